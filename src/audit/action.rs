@@ -32,9 +32,10 @@ impl Action {
     );
     pub(crate) const DAEMON_RELOAD: Self =
         Self::new("daemon.reload", "reload a configuration, by `kvqueue reload` or HTTP", "`daemon`");
-    /// Those of commands alone.
+    /// Those of commands alone. One that is not here is not in the table of the document.
     #[cfg(test)]
     pub(crate) const OF_COMMANDS: [Self; 3] = [Self::QUEUE_RECOUNT, Self::QUEUE_IMPORT, Self::QUEUE_MIGRATE];
+    /// For tests of records. The code is a pause's, since some of them show what is stored.
     #[cfg(test)]
     pub(crate) const OF_A_TEST: Self = Self::new("queue.pause", "", "");
 
@@ -50,6 +51,7 @@ impl Action {
         }
     }
 
+    /// The code in records.
     pub(crate) fn as_str(self) -> &'static str {
         self.code
     }

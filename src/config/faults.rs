@@ -4,7 +4,7 @@ use serde_path_to_error::{Path, Segment};
 
 use super::{
     Config, ConfigError, Log, nearest,
-    setting::NeededBy,
+    row::NeededBy,
     settings::{needed_by_commands_about_a_queue, setting},
 };
 

@@ -10,7 +10,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::setting::{
+use super::row::{
     NeededBy, Reload, Setting,
     range::Bound::{Count, Size, Time},
 };

@@ -3,7 +3,7 @@
 //! Later layers win: [`Config::default`], then the TOML file, then `KVQUEUE_...` environment
 //! variables, then the command line's flags (laid over by `cli`).
 //!
-//! What there is to know about a key besides its type and its default is in rows of `settings.rs`, from which tests write
+//! What there is to know about a key besides its type and its default is in rows next to their fields (`row.rs`), from which tests write
 //! `config/kvqueue.toml`, which shows every key, and the reference in `docs/CONFIG.md`.
 
 mod consumers;
@@ -21,8 +21,8 @@ mod partitions;
 mod paths;
 mod queue;
 mod repair;
+mod row;
 mod schedule;
-mod setting;
 mod settings;
 mod validation;
 
@@ -49,8 +49,8 @@ pub use model::{Config, Log, LogFormat};
 pub use paths::absolute_database;
 pub(crate) use queue::{KeptHistory, MAX_LEASE, MIN_LEASE, quoted};
 pub use queue::{OnExpiryName, QueueConfig};
+pub(crate) use row::Reload;
 pub use schedule::{DefinitionError, JsonText, MissedName, OverlapName, ScheduleDefinition};
-pub(crate) use setting::Reload;
 pub(crate) use settings::setting;
 
 /// The handler that leaves items to workers of other programs.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::setting::{
+use super::row::{
     NeededBy, Reload, Setting,
     range::{Bound::Time, LONGER_THAN_A_YEAR, LONGER_THAN_TEN_YEARS, TEN_YEARS, YEAR},
 };

@@ -8,7 +8,7 @@ use kvqueue_queue::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::setting::{
+use super::row::{
     NeededBy, Reload, Setting,
     range::{
         Bound::{Count, Size, Time},
@@ -231,9 +231,7 @@ impl QueueConfig {
             group.k = Some(k);
         }
     }
-}
 
-impl QueueConfig {
     /// Refuses a key that has no effect on a queue of this kind.
     pub(super) fn validate_layout(&self, key: impl Fn(&str) -> String) -> Result<(), ConfigError> {
         if self.values == Values::Tuple && matches!(self.kind, KindName::Fifo | KindName::Keyed) {

@@ -8,7 +8,7 @@ mod documents;
 
 use super::{
     ConfigError, http, model, queue,
-    setting::{NeededBy, Setting},
+    row::{NeededBy, Setting},
 };
 
 /// All of them, in the order of the documents.

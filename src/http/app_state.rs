@@ -10,7 +10,7 @@ use super::{
     error::ApiError,
     guard::{Caller, Hosts, Rotation, SessionKey, SignedIn, Token, bearer},
     handle::DaemonHandle,
-    item_waits::ItemWaits,
+    item_wait_bounds::ItemWaits,
     keys::{Key, Keys},
     links::Links,
     pull::Pullers,
@@ -28,7 +28,7 @@ use crate::{
 /// The most clients with a wrong secret that wait for their answers at a time.
 const KEPT_WAITING: usize = 32;
 
-/// The most clients at a time.
+/// The most clients that follow events at a time.
 const FOLLOWERS: usize = 32;
 
 /// The parts of the state that the server has before its thread starts.

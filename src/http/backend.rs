@@ -38,7 +38,7 @@ pub(crate) struct Backend {
     pub(super) daemon: DaemonHandle,
     /// Room for requests that use the database.
     at_the_database: Arc<Room>,
-    /// Cancelled when the daemon has stopped, so that streams of events end.
+    /// Cancelled when the daemon has stopped, so that streams of events, waits and the fetches of workers end.
     pub(super) stopping: CancellationToken,
     pub(super) tasks: TaskTracker,
     /// Runs the tasks.

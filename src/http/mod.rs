@@ -24,7 +24,7 @@
 //! | reads of access tokens | 1 | `token_cache` |
 //! | changes of leases by workers | 64 | `pull/kept.rs` |
 //! | acknowledgements in one transaction | 64 | `pull/acknowledging.rs` |
-//! | time at the database of one operation | 5 s, and 1 s until it is given up | `database` |
+//! | time at the database of one operation | 5 s, and 1 s until it is given up | `backend` |
 //! | time until an answer begins, after its client is known | 36 s | `deadlines::REQUEST` |
 //! | the same of `lease` and `acknowledge`: 60 s more, to wait for items | 96 s | `pull` |
 
@@ -35,6 +35,8 @@ mod backend;
 mod batches;
 mod body;
 mod database;
+#[cfg(test)]
+mod documents;
 mod error;
 mod events;
 mod files;
@@ -43,7 +45,7 @@ mod handle;
 mod headers;
 mod health;
 mod item_wait;
-mod item_waits;
+mod item_wait_bounds;
 mod keys;
 mod links;
 mod listener;

@@ -15,25 +15,19 @@ pub(super) async fn document(_: ApiRequest) -> Answer {
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
-    use actix_web::http::Method;
     use serde::Serialize;
     use serde_json::{Value, json};
 
     use super::*;
     use crate::{
-        audit::Action,
-        docs::generated::{rows_of, table_in, whole_file},
+        docs::generated::whole_file,
         http::{
+            documents::is_described,
             route::{Access, Parameters, Route},
             routes::ROUTES,
         },
-        operations::{self, Operation, Part, Visit, arguments::Definition},
+        operations::{Part, arguments::Definition},
     };
-
-    /// Pages and their parts are for browsers, not for programs.
-    fn is_described(path: &str) -> bool {
-        path.starts_with("/api/") || ["/livez", "/readyz", "/metrics"].contains(&path)
-    }
 
     /// The name of a parameter, which may be described elsewhere in the document.
     fn name(parameter: &Value) -> &str {
@@ -129,90 +123,5 @@ mod tests {
         document.serialize(&mut serde_json::Serializer::with_formatter(&mut made, formatter)).unwrap();
         let made = String::from_utf8(made).unwrap() + "\n";
         whole_file("docs/openapi.json", &made);
-    }
-
-    /// The texts of the operations in `docs/API.md`, by method and path.
-    #[derive(Default)]
-    struct Texts(BTreeMap<(&'static str, &'static str), String>);
-
-    impl Visit for Texts {
-        fn operation<O: Operation + 'static>(&mut self) {
-            let definition = Definition::of::<O>();
-            let mut sentences = vec![said(&definition.arguments(Part::Body))];
-            for (part, title) in [(Part::Query, "Query"), (Part::Body, "Body")] {
-                let arguments = definition.arguments(part);
-                let required = arguments["required"].as_array().cloned().unwrap_or_default();
-                let names = arguments["properties"].as_object().into_iter().flatten().map(|(name, _)| name);
-                // The page explains these once.
-                let names = names.filter(|name| {
-                    !["kind", "values", "end"].contains(&name.as_str()) && !name.ends_with("_base64")
-                });
-                let (needed, optional): (Vec<_>, Vec<_>) =
-                    names.partition(|name| required.contains(&json!(name)));
-                let list = |names: &[&String]| {
-                    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
-                };
-                let named = match (&needed[..], &optional[..]) {
-                    ([], []) => continue,
-                    (needed, []) => format!("{title}: {}", list(needed)),
-                    ([], optional) => format!("{title}, optional: {}", list(optional)),
-                    (needed, optional) => format!("{title}: {}, optional: {}", list(needed), list(optional)),
-                };
-                sentences.push(named);
-            }
-            sentences.push(O::ROUTE.notes.to_owned());
-            let sentences = sentences.into_iter().filter(|sentence| !sentence.is_empty());
-            let text = sentences.collect::<Vec<_>>().join(". ");
-            self.0.insert((O::ROUTE.method.as_str(), O::ROUTE.path), text);
-        }
-    }
-
-    /// The description of a schema, in one line.
-    fn said(schema: &Value) -> String {
-        let description = schema["description"].as_str().unwrap_or_default();
-        description.trim_end_matches('.').replace('\n', " ")
-    }
-
-    #[test]
-    fn the_manual_has_every_route() {
-        const PAGE: &str = "docs/API.md";
-        const HEADER: &str = "| request | scope | record | |";
-        let mut texts = Texts::default();
-        operations::each(&mut texts);
-        let order = |route: &Route| {
-            let methods = [Method::GET, Method::POST, Method::PUT, Method::DELETE];
-            (route.path, methods.iter().position(|method| *method == route.method))
-        };
-        let mut routes: Vec<_> = ROUTES.iter().filter(|route| is_described(route.path)).collect();
-        routes.sort_by_key(|route| order(route));
-        let known = rows_of(PAGE, HEADER);
-        let row = |route: &&Route| {
-            let request = format!("| `{} {}` | ", route.method, route.path);
-            let scope = match route.access {
-                Access::Open | Access::AnyToken => "none".to_owned(),
-                Access::Scope(scope) => scope.to_string(),
-            };
-            let record = route.audit.map(|action| format!("`{action}`")).unwrap_or_default();
-            let text = texts.0.get(&(route.method.as_str(), route.path)).cloned().unwrap_or_else(|| {
-                let row = known.iter().find(|row| row.starts_with(&request));
-                let row = row.unwrap_or_else(|| panic!("{PAGE} lacks {request}"));
-                row.splitn(4, " | ").nth(3).unwrap().trim_end_matches(" |").to_owned()
-            });
-            format!("{request}{scope} | {record} | {text} |")
-        };
-        table_in(PAGE, HEADER, &routes.iter().map(row).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn the_manual_explains_every_action() {
-        let mut actions: Vec<_> = ROUTES.iter().filter_map(|route| route.audit).collect();
-        actions.extend(Action::OF_COMMANDS);
-        actions.sort_by_key(|action| action.as_str());
-        actions.dedup();
-        let codes: Vec<_> = actions.iter().map(|action| action.as_str()).collect();
-        assert!(codes.windows(2).all(|pair| pair[0] < pair[1]), "an action has two meanings: {codes:?}");
-        let row = |action: &Action| format!("| `{action}` | {} | {} |", action.change, action.details);
-        let rows: Vec<_> = actions.iter().map(row).collect();
-        table_in("docs/security/audit.md", "| action | the change | details |", &rows);
     }
 }

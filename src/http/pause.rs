@@ -1,4 +1,4 @@
-//! Whether a queue is paused, and pausing it for this daemon alone.
+//! Pausing a queue for this daemon alone.
 
 use super::{api_request::ApiRequest, error::ApiError, status::no_queue};
 use crate::{audit::this_daemon, control::CommandError, status::Phase};

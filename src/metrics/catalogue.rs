@@ -55,7 +55,7 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         name: "kvqueue_ready",
         kind: Gauge,
         labels: &[],
-        help: "1 while the daemon takes items: it has started, is not stopping, and its database answers",
+        help: "1 while the daemon fetches items: it has started, is not stopping, and its database answers",
         figures: Computed(computed::ready),
     },
     Metric {
@@ -104,7 +104,7 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         name: "kvqueue_queue_paused",
         kind: Gauge,
         labels: &["queue", "scope"],
-        help: "1 while takes are held back: scope is all for all daemons, daemon for this one alone",
+        help: "1 while fetches are held back: scope is all for all daemons, daemon for this one alone",
         figures: Computed(computed::paused),
     },
     Metric {
@@ -145,7 +145,7 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         name: "kvqueue_items_fetched_total",
         kind: MetricType::Counter,
         labels: &["queue"],
-        help: "Items that takes brought",
+        help: "Items that fetches brought",
         figures: Queue(|meters| &meters.fetched),
     },
     Metric {
@@ -179,7 +179,7 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         name: "kvqueue_fetch_conflicts_total",
         kind: MetricType::Counter,
         labels: &["queue"],
-        help: "Attempts of takes that lost against another process",
+        help: "Attempts of fetches that lost against another process",
         figures: Queue(|meters| &meters.conflicts),
     },
     Metric {

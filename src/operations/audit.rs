@@ -83,9 +83,10 @@ impl ListAudit {
 }
 
 impl Operation for ListAudit {
-    const ROUTE: Route = Route::read("/api/v1/audit")
-        .of_operators()
-        .with_notes("[The audit trail](security/audit.md#the-audit-trail) has more");
+    const ROUTE: Route = {
+        const NOTES: &str = "`since` is a time ago (`2h`) or a time. [The audit trail](security/audit.md#the-audit-trail) has more";
+        Route::read("/api/v1/audit").of_operators().with_notes(NOTES)
+    };
     type Answer = Records;
 
     fn check(&self) -> Result<(), Refusal> {

@@ -271,8 +271,8 @@ impl Operation for ShowBatch {
 }
 
 impl Operation for ListBatches {
-    const ROUTE: Route =
-        Route::read("/api/v1/queues/{queue}/batches").with_notes("Those that have not called back");
+    const ROUTE: Route = Route::read("/api/v1/queues/{queue}/batches")
+        .with_notes("A batch that has called back is not among them");
     type Answer = Batches;
 
     fn go_on(&mut self, so_far: &Batches) -> bool {

@@ -116,7 +116,11 @@ impl ListEnded {
 }
 
 impl Operation for ListEnded {
-    const ROUTE: Route = Route::read("/api/v1/queues/{queue}/ended").with_notes("The page about the [history](HISTORY.md) has more; `indexed` of the answer names the attributes of the [index](HISTORY.md#an-index-by-attributes)");
+    const ROUTE: Route = {
+        const NOTES: &str = "`attribute` is as in `customer=ann`; `since` and `until` are a time ago (`2h`) or a time. [HISTORY.md](HISTORY.md) has more; \
+            `indexed` of the answer names the attributes of the [index](HISTORY.md#an-index-by-attributes)";
+        Route::read("/api/v1/queues/{queue}/ended").with_notes(NOTES)
+    };
     type Answer = Ended;
 
     fn check(&self) -> Result<(), Refusal> {

@@ -415,11 +415,16 @@ impl RescheduleItem {
 }
 
 impl Operation for RescheduleItem {
-    const ROUTE: Route = Route::change(
-        Action::new("item.reschedule", "give an item another time", "`items`, `ids`, `due`"),
-        Method::Post,
-        "/api/v1/queues/{queue}/items/{id}/reschedule",
-    );
+    const ROUTE: Route = {
+        const NOTES: &str =
+            "One of `{\"delay_ms\": 60000}`, `{\"at\": \"2030-01-31T08:00:00Z\"}` and `{\"now\": true}`";
+        Route::change(
+            Action::new("item.reschedule", "give an item another time", "`items`, `ids`, `due`"),
+            Method::Post,
+            "/api/v1/queues/{queue}/items/{id}/reschedule",
+        )
+        .with_notes(NOTES)
+    };
     type Answer = ChangedItem;
 
     fn check(&self) -> Result<(), Refusal> {
@@ -500,7 +505,22 @@ impl Operation for PurgeLetter {
 }
 
 impl Operation for RequeueItems {
-    const ROUTE: Route = Route::change(Action::new("queue.requeue", "make all items of some states ready", "`waiting`, `dead`, `expired`"), Method::Post, "/api/v1/queues/{queue}/requeue").with_notes("At least one of the two. If the answer has `more`, five seconds were not enough: repeat it, until `items` adds up to the items that there were: each request begins with the first dead letter, which may have died again. Scheduled items come first; dead letters are begun when none is left");
+    const ROUTE: Route = {
+        const NOTES: &str = "The body says `{\"waiting\": true}` for scheduled and retrying ones, `{\"dead\": true}` for dead letters, or both. If the answer \
+            has `\"more\": true`, five seconds were not enough: repeat it, until `items` adds up to the items that there were: each request \
+            begins with the first dead letter, which may have died again. Scheduled items come first; dead letters are begun when none is \
+            left";
+        Route::change(
+            Action::new(
+                "queue.requeue",
+                "make all items of some states ready",
+                "`waiting`, `dead`, `expired`",
+            ),
+            Method::Post,
+            "/api/v1/queues/{queue}/requeue",
+        )
+        .with_notes(NOTES)
+    };
     type Answer = ChangedItems;
 
     fn check(&self) -> Result<(), Refusal> {
@@ -582,16 +602,20 @@ fn size(counts: &Counts, state: Option<ItemState>) -> u64 {
 }
 
 impl Operation for CancelItems {
-    const ROUTE: Route = Route::change(
-        Action::new(
-            "queue.cancel",
-            "cancel all items that match; not how many there were",
-            "`key`, `attribute`, `state`",
-        ),
-        Method::Post,
-        "/api/v1/queues/{queue}/cancel",
-    )
-    .with_notes("While the answer has `more`, and `items` is not 0, send it again");
+    const ROUTE: Route = {
+        const NOTES: &str = "`confirm` is the queue's name, and `attribute` has a `name` and a `value`. While `more` is true in the answer, and `items` is \
+            not 0, send it again";
+        Route::change(
+            Action::new(
+                "queue.cancel",
+                "cancel all items that match; not how many there were",
+                "`key`, `attribute`, `state`",
+            ),
+            Method::Post,
+            "/api/v1/queues/{queue}/cancel",
+        )
+        .with_notes(NOTES)
+    };
     type Answer = ChangedItems;
 
     fn check(&self) -> Result<(), Refusal> {

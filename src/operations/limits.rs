@@ -344,7 +344,11 @@ impl Answer for RuleChange {
 }
 
 impl Operation for SetRule {
-    const ROUTE: Route = Route::change(QUEUE_LIMITS, Method::Put, "/api/v1/queues/{queue}/limits").with_notes("One of `pattern`, `pattern_base64` and `whole_queue`, and at least one of `running`, `rate` (`\"100/1m\"`, with `burst` if wanted), `weight`, `ordered` and `on_dead` (`\"continue\"` or `\"block\"`); `dropped` of the answer is what the rule before had");
+    const ROUTE: Route = {
+        const NOTES: &str = "One of `pattern` and `\"whole_queue\": true`, and at least one of `running`, `rate` (`\"100/1m\"`, with `burst` if wanted), \
+            `weight`, `ordered` and `on_dead`. `dropped` of the answer is what the rule before had";
+        Route::change(QUEUE_LIMITS, Method::Put, "/api/v1/queues/{queue}/limits").with_notes(NOTES)
+    };
     type Answer = RuleChange;
 
     fn needs(&self) -> Needs<'_> {

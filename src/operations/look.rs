@@ -343,8 +343,11 @@ impl ListItems {
 }
 
 impl Operation for ListItems {
-    const ROUTE: Route =
-        Route::read("/api/v1/queues/{queue}/items").with_notes("With `unique` the page has one item or none");
+    const ROUTE: Route = {
+        const NOTES: &str =
+            "`bytes` is the most of each payload. With `unique` the page has one item or none";
+        Route::read("/api/v1/queues/{queue}/items").with_notes(NOTES)
+    };
     type Answer = Items;
 
     fn check(&self) -> Result<(), Refusal> {
@@ -422,7 +425,12 @@ impl ShowItem {
 }
 
 impl Operation for ShowItem {
-    const ROUTE: Route = Route::read("/api/v1/queues/{queue}/items/{id}").that_waits().with_notes("Up to 1 MiB of its payload, and what it waits for (`why`, `waiting`); of one that has ended, what the [history](HISTORY.md) has, and its [result](HISTORY.md#results). `wait_ms` is 60,000 at most ([ITEMS.md](ITEMS.md#waiting-for-the-end))");
+    const ROUTE: Route = {
+        const NOTES: &str = "The answer has up to 1 MiB of its payload, and what it waits for (`why`, `waiting`); of one that has ended, what the \
+            [history](HISTORY.md) has, and its [result](HISTORY.md#results). [ITEMS.md](ITEMS.md#waiting-for-the-end) has more about \
+            waiting";
+        Route::read("/api/v1/queues/{queue}/items/{id}").that_waits().with_notes(NOTES)
+    };
     type Answer = Item;
 
     async fn run(&self, site: &dyn Site) -> anyhow::Result<Item> {

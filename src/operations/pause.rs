@@ -157,7 +157,11 @@ impl Operation for PauseQueue {
 
 impl Operation for ResumeQueue {
     const ROUTE: Route = Route::change(
-        Action::new("queue.resume", "resume it", "`frozen`: the queue of a migration; `local` and `daemon`"),
+        Action::new(
+            "queue.resume",
+            "resume a paused queue",
+            "`frozen`: the queue of a migration; `local` and `daemon`",
+        ),
         Method::Delete,
         "/api/v1/queues/{queue}/pause",
     )

@@ -166,14 +166,15 @@ fn is_nothing(Deleted { counts, schedules }: &Deleted) -> bool {
 }
 
 impl Operation for DeleteQueue {
-    const ROUTE: Route = Route::change(
-        Action::new("queue.delete", "delete a queue; not how many items it had", ""),
-        Method::Delete,
-        "/api/v1/queues/{queue}",
-    )
-    .with_notes(
-        "`confirm` is its name once more; `frozen=true` deletes also a queue that a migration has frozen",
-    );
+    const ROUTE: Route = {
+        const NOTES: &str = "`confirm` has to be its name once more; with `?frozen=true` also a queue that a migration has frozen is deleted";
+        Route::change(
+            Action::new("queue.delete", "delete a queue; not how many items it had", ""),
+            Method::Delete,
+            "/api/v1/queues/{queue}",
+        )
+        .with_notes(NOTES)
+    };
     type Answer = DeletedQueue;
 
     fn check(&self) -> Result<(), Refusal> {
@@ -254,7 +255,17 @@ impl MoveItems {
 }
 
 impl Operation for MoveItems {
-    const ROUTE: Route = Route::change(Action::new("queue.move", "move items to another queue", "`to`, `limit` or `all`, `dead`"), Method::Post, "/api/v1/queues/{queue}/move").with_notes("Either `limit` or `all`; with `dead` dead letters. If five seconds are not enough, the answer has `more`: repeat it, while `items` is not 0, with `limit` less `items`. `left` is what the queue has then, after `all`");
+    const ROUTE: Route = {
+        const NOTES: &str = "The body says `{\"to\": \"OTHER\", \"limit\": 10}`, or `\"all\": true` instead of a limit, and with `\"dead\": true` dead letters. If \
+            five seconds are not enough, the answer has `\"more\": true`: repeat it, while `items` is not 0, with `limit` less `items`. \
+            `left` is what the queue has then, after `all`";
+        Route::change(
+            Action::new("queue.move", "move items to another queue", "`to`, `limit` or `all`, `dead`"),
+            Method::Post,
+            "/api/v1/queues/{queue}/move",
+        )
+        .with_notes(NOTES)
+    };
     type Answer = MovedItems;
 
     fn check(&self) -> Result<(), Refusal> {

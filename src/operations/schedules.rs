@@ -659,7 +659,7 @@ impl Operation for PauseSchedule {
 
 impl Operation for ResumeSchedule {
     const ROUTE: Route = Route::change(
-        Action::new("schedule.resume", "resume it", "`schedule`"),
+        Action::new("schedule.resume", "resume a paused schedule", "`schedule`"),
         Method::Post,
         "/api/v1/queues/{queue}/schedules/{name}/resume",
     )

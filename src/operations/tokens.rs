@@ -209,7 +209,7 @@ impl Answer for Revoked {
 
 impl Operation for RevokeToken {
     const ROUTE: Route = Route::change(
-        Action::new("token.revoke", "revoke one", "`name`"),
+        Action::new("token.revoke", "revoke an access token", "`name`"),
         Method::Delete,
         "/api/v1/tokens/{name}",
     );

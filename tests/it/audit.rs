@@ -8,7 +8,7 @@ use crate::{
     http::with_dead,
     ordered::with_blocked,
     support::{Database, commands, run},
-    twins::blocks,
+    twins::is_operation,
 };
 
 /// Commands that are no operation and leave a record, with an example and the action of its record. `DIR` is the test's directory. The transcript of the
@@ -148,12 +148,6 @@ fn no_command_is_left_out() {
     let leaves: BTreeSet<_> = leaves.filter(|command| !command.starts_with("bench ")).collect();
     let listed = RECORDED.iter().map(|(command, ..)| *command);
     let listed: BTreeSet<_> = listed.chain(UNRECORDED.iter().map(|(command, _)| *command)).collect();
-    let operations = blocks();
-    let is_operation = |command: &str| {
-        let begins =
-            |it: &str| it.strip_prefix(command).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '));
-        operations.iter().any(|block| begins(block.command))
-    };
     let left: Vec<_> = leaves.iter().filter(|it| !listed.contains(**it) && !is_operation(it)).collect();
     assert!(left.is_empty(), "nobody has said whether these leave a record: {left:?}");
     assert!(listed.is_subset(&leaves), "{listed:?}");

@@ -11,7 +11,7 @@ use foundationdb::{
     tuple::{Element, unpack},
 };
 use futures::{TryStreamExt, executor::block_on};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     http::{document::Document, with_dead},
@@ -27,22 +27,33 @@ const QUEUES: [&str; 8] = ["none", "q", "keyed", "blocked", "later", "dead", "en
 /// request for the same, as in `> PUT queues/q/pause` with the path behind `/api/v1/` and perhaps a body. Below them the test writes what the command prints,
 /// and each difference. The blocks run in this order; `ITEM0` and so on are the items of `later`, `LETTER0` the dead letters, `BATCH` is the batch.
 ///
-/// To add an operation, write its two lines, run `INSTA_UPDATE=always cargo test --test it twins::`, and read what has come.
+/// To add an operation, write its two lines here, and for a new command its part in a [transcript of messages](crate::messages); then run `INSTA_UPDATE=always cargo test --test it twins:: messages::`, and read what has come.
 const TRANSCRIPT: &str = include_str!("snapshots/it__twins__operations.snap");
 
 /// A block of the transcript, as it is given.
-pub(crate) struct Block {
+struct Block {
     /// The command, without its first word.
-    pub(crate) command: &'static str,
+    command: &'static str,
     request: &'static str,
     /// Whether its output is shown without numbers, which differ from run to run.
     is_measured: bool,
 }
 
+/// Whether a line of the transcript is one that a person writes.
+fn is_step(line: &&str) -> bool {
+    ["$ kvqueue ", "~ kvqueue ", "> "].iter().any(|it| line.starts_with(it))
+}
+
+/// Whether a command, without its first word, is one of the transcript.
+pub(crate) fn is_operation(command: &str) -> bool {
+    let begins =
+        |it: &str| it.strip_prefix(command).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '));
+    blocks().iter().any(|block| begins(block.command))
+}
+
 /// The blocks of the transcript.
-pub(crate) fn blocks() -> Vec<Block> {
-    let begins = |line: &&str| ["$ kvqueue ", "~ kvqueue ", "> "].iter().any(|it| line.starts_with(it));
-    let lines: Vec<_> = TRANSCRIPT.lines().filter(begins).collect();
+fn blocks() -> Vec<Block> {
+    let lines: Vec<_> = TRANSCRIPT.lines().filter(is_step).collect();
     let blocks = lines.chunks(2).map(|lines| {
         let [command, request] = lines else { panic!("{lines:?}: a command without a request") };
         let (mark, command) = command.split_once(" kvqueue ").expect("a command comes first");
@@ -109,6 +120,8 @@ fn ids(db: &Database) -> Vec<(String, String)> {
 /// One of the two databases.
 struct Twin {
     db: Database,
+    /// The words of the transcript, each with its id.
+    ids: Vec<(String, String)>,
     open: foundationdb::Database,
     rows: Rows,
     records: usize,
@@ -117,15 +130,83 @@ struct Twin {
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 impl Twin {
-    fn copy_of(prepared: &Database) -> Self {
+    fn copy_of(prepared: &Database, ids: &[(String, String)]) -> Self {
         let db = Database::embedded();
         let copied =
             Command::new("cp").arg("-r").arg(prepared.file("data")).arg(db.file("data")).status().unwrap();
         assert!(copied.success());
         let open = db.open();
         let rows = rows(&open);
-        let records = records(&db).len();
-        Self { db, open, rows, records }
+        let mut twin = Self { db, ids: ids.to_vec(), open, rows, records: 0 };
+        twin.records = twin.records().len();
+        twin
+    }
+
+    /// A text with the words of the transcript for ids, and without what differs from one copy to the other.
+    fn names(&self, text: &str) -> String {
+        names(&self.ids.iter().fold(text.to_owned(), |text, (word, id)| text.replace(id, word)), &self.db)
+    }
+
+    /// Runs a command.
+    fn run(&self, line: &str) -> Ran {
+        let line = self.ids.iter().fold(line.to_owned(), |line, (word, id)| line.replace(word, id));
+        run(&self.db, &line.split(' ').collect::<Vec<_>>())
+    }
+
+    /// What a command prints, as a person sees it.
+    fn printed(&self, ran: Ran, is_measured: bool) -> String {
+        let named = |text: String| self.ids.iter().fold(text, |text, (word, id)| text.replace(id, word));
+        let ran = Ran { stdout: named(ran.stdout), stderr: named(ran.stderr), ..ran };
+        without_clock(&printed(&ran, &self.db, is_measured))
+    }
+
+    /// The records in the audit trail, the oldest first.
+    fn records(&self) -> Vec<Value> {
+        let text = run(&self.db, &["audit", "--json", "-n", "1000"]).ok();
+        let mut records: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        for record in &mut records {
+            let record = record.as_object_mut().unwrap();
+            ["at", "id", "who", "address"].iter().for_each(|field| drop(record.remove(*field)));
+        }
+        records.iter().map(|record| self.masked(record)).collect()
+    }
+
+    /// JSON without times, and with the words of the transcript for ids.
+    fn masked(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => self.names(text).into(),
+            Value::Array(values) => values.iter().map(|value| self.masked(value)).collect(),
+            Value::Object(object) => {
+                object.iter().map(|(key, value)| (key.clone(), self.masked(value))).collect()
+            }
+            Value::Number(number) if number.is_f64() => "SECONDS".into(),
+            other => other.clone(),
+        }
+    }
+
+    /// What a command answers: its lines as JSON, or its refusal.
+    fn of_command(&self, ran: &Ran) -> Result<Vec<Value>, String> {
+        match ran.code {
+            // 75 is for a wait that is over.
+            Some(0 | 75) => {
+                Ok(ran.stdout.lines().map(|line| self.masked(&serde_json::from_str(line).unwrap())).collect())
+            }
+            code => Err(self.names(&format!("{}: {}", code.unwrap_or(-1), ran.stderr.trim_end()))),
+        }
+    }
+
+    /// What a request is answered with.
+    fn of_request(&self, reply: &Reply) -> Result<Vec<Value>, String> {
+        let body = if reply.body.is_empty() { Value::Null } else { reply.json() };
+        match (&body, reply.status) {
+            (Value::Null, 200..300) => Ok(Vec::new()),
+            (_, 200..300) => Ok(vec![self.masked(&body)]),
+            (_, status) => {
+                let error = |key: &str| body["error"][key].as_str().unwrap_or_default();
+                let text = format!("{status} {}: {}; {}", error("code"), error("message"), error("fix"));
+                Err(self.names(&text))
+            }
+        }
     }
 
     /// The rows that have changed since the last call, and the new records in the audit trail.
@@ -145,7 +226,7 @@ impl Twin {
         changes.extend(new.map(|(key, value)| format!("+ {} {}", named(key), changed(key, &[], value))));
         changes.sort();
         self.rows = now;
-        let mut records = records(&self.db);
+        let mut records = self.records();
         let new = records.split_off(self.records);
         self.records += new.len();
         (changes, new)
@@ -187,41 +268,6 @@ fn changed(key: &[u8], old: &[u8], new: &[u8]) -> String {
     }
 }
 
-/// The records, the oldest first.
-fn records(db: &Database) -> Vec<Value> {
-    let text = run(db, &["audit", "--json", "-n", "1000"]).ok();
-    let mut records: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    for record in &mut records {
-        let record = record.as_object_mut().unwrap();
-        ["at", "id", "who", "address"].iter().for_each(|field| drop(record.remove(*field)));
-    }
-    records.iter().map(|record| masked(record, db)).collect()
-}
-
-/// What a command answers: its lines as JSON, or its refusal.
-fn of_command(ran: &Ran, db: &Database) -> Result<Vec<Value>, String> {
-    match ran.code {
-        // 75 is for a wait that is over.
-        Some(0 | 75) => {
-            Ok(ran.stdout.lines().map(|line| masked(&serde_json::from_str(line).unwrap(), db)).collect())
-        }
-        code => Err(names(&format!("{}: {}", code.unwrap_or(-1), ran.stderr.trim_end()), db)),
-    }
-}
-
-/// What a request is answered with.
-fn of_request(reply: &Reply, db: &Database) -> Result<Vec<Value>, String> {
-    let body = if reply.body.is_empty() { Value::Null } else { reply.json() };
-    match (&body, reply.status) {
-        (Value::Null, 200..300) => Ok(Vec::new()),
-        (_, 200..300) => Ok(vec![masked(&body, db)]),
-        (_, status) => {
-            let error = |key: &str| body["error"][key].as_str().unwrap_or_default();
-            Err(names(&format!("{status} {}: {}; {}", error("code"), error("message"), error("fix")), db))
-        }
-    }
-}
-
 /// What a refusal says, without its code.
 fn text_of(refusal: &str) -> &str {
     let text = refusal.split_once(": ").map_or(refusal, |(_, text)| text);
@@ -233,17 +279,6 @@ fn without_clock(text: &str) -> String {
     let shape =
         |word: &str| word.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect::<String>();
     text.split_inclusive(' ').map(|word| if shape(word) == "00:00:00 " { "CLOCK " } else { word }).collect()
-}
-
-/// JSON without ids and times.
-fn masked(value: &Value, db: &Database) -> Value {
-    match value {
-        Value::String(text) => names(text, db).into(),
-        Value::Array(values) => values.iter().map(|value| masked(value, db)).collect(),
-        Value::Object(object) => object.iter().map(|(key, value)| (key.clone(), masked(value, db))).collect(),
-        Value::Number(number) if number.is_f64() => "SECONDS".into(),
-        other => other.clone(),
-    }
 }
 
 /// Whether a list has the same elements: by a command, each has a line; over HTTP they are in one object.
@@ -266,7 +301,7 @@ fn send(at: &Address, line: &str) -> Reply {
     let request = at.request(method, &format!("/api/v1/{path}"));
     match words.next() {
         Some(body) => request.json(&serde_json::from_str(body).unwrap()).send(),
-        None if method == "POST" && path.ends_with("/commit") => request.json(&serde_json::json!({})).send(),
+        None if method == "POST" && path.ends_with("/commit") => request.json(&json!({})).send(),
         None => request.send(),
     }
 }
@@ -275,7 +310,7 @@ fn send(at: &Address, line: &str) -> Reply {
 fn a_command_and_its_request_answer_and_change_the_same() {
     let prepared = prepared();
     let ids = ids(&prepared);
-    let copy = || Twin::copy_of(&prepared);
+    let copy = || Twin::copy_of(&prepared, &ids);
     let (mut shown, mut ours, mut theirs) = (copy(), copy(), copy());
     let served = serve(&theirs.db, "[queues.unused]\nhandler = 'log'\n");
     let (document, mut covered) = (Document::read(), BTreeSet::new());
@@ -285,13 +320,13 @@ fn a_command_and_its_request_answer_and_change_the_same() {
         told(&format!("{} kvqueue {command}\n> {request}", if is_measured { "~" } else { "$" }));
         let with_ids =
             |line: &str| ids.iter().fold(line.to_owned(), |line, (word, id)| line.replace(word, id));
-        let line = with_ids(command);
-        let text = run(&shown.db, &line.split(' ').collect::<Vec<_>>());
-        let ran = run(&ours.db, &(line + " --json").split(' ').collect::<Vec<_>>());
+        let text = shown.printed(shown.run(command), is_measured);
+        assert!(!text.lines().any(|line| is_step(&line)), "{text}: this would be run the next time");
+        told(text.trim_end());
+        let ran = ours.run(&format!("{command} --json"));
         let reply = send(&served.at, &with_ids(request));
-        told(without_clock(&printed(&text, &shown.db, is_measured)).trim_end());
 
-        let (left, right) = (of_command(&ran, &ours.db), of_request(&reply, &theirs.db));
+        let (left, right) = (ours.of_command(&ran), theirs.of_request(&reply));
         let same = match (&left, &right) {
             (Ok(lines), Ok(answer)) => is_same(lines, answer),
             (Err(left), Err(right)) => text_of(left) == text_of(right),
@@ -326,6 +361,12 @@ fn a_command_and_its_request_answer_and_change_the_same() {
         match &their_records[..] {
             [] => {}
             [record] => {
+                let id = path.split('/').find(|part| ids.iter().any(|(word, _)| word == part));
+                let details = &record["details"];
+                assert!(
+                    id.is_none_or(|id| details["ids"] == json!([id]) || details["batch"] == id),
+                    "{request}: {record}"
+                );
                 assert_eq!(record["action"].as_str(), operation.audit, "{request}");
                 assert_eq!(record["queue"].as_str(), queue_in(path), "{request}");
             }
@@ -342,43 +383,23 @@ fn a_command_and_its_request_answer_and_change_the_same() {
         insta::assert_snapshot!("operations", transcript.trim_end());
     });
 }
-/// The commands that a daemon can carry out, whose URL is then in place of the database.
-const BY_URL: &[&str] = &[
-    "pause ",
-    "resume ",
-    "limits ",
-    "token list",
-    "token revoke",
-    "requeue ",
-    "item cancel ",
-    "item reschedule ",
-    "item edit-payload ",
-    "dead ",
-    "delete ",
-    "move ",
-    "item show ",
-    "item wait ",
-    "why ",
-    "history ",
-    "peek ",
-    "len ",
-    "schedule ",
-    "batch ",
-];
+/// The command that answers something else each time.
+const RANDOM: &str = "token new";
 
 #[test]
 fn a_command_by_the_url_of_a_daemon_answers_and_changes_the_same() {
     let prepared = prepared();
-    let (mut ours, mut theirs) = (Twin::copy_of(&prepared), Twin::copy_of(&prepared));
+    let ids = ids(&prepared);
+    let (mut ours, mut theirs) = (Twin::copy_of(&prepared, &ids), Twin::copy_of(&prepared, &ids));
     let served = serve(&theirs.db, "[queues.unused]\nhandler = 'log'\n");
     let daemon = Database::at(format!("http://{}", served.at.tcp()), String::new());
     let commands = blocks();
     let commands = commands.iter().map(|block| block.command);
-    for command in commands.filter(|command| BY_URL.iter().any(|it| command.starts_with(it))) {
+    for command in commands.filter(|command| !command.starts_with(RANDOM)) {
         for line in [command.to_owned(), format!("{command} --json")] {
-            let words: Vec<_> = line.split(' ').collect();
-            let (here, there) = (run(&ours.db, &words), run(&daemon, &words));
-            let said = |ran: &Ran| (ran.code, without_clock(&names(&ran.stdout, &ours.db)));
+            let with_ids = ids.iter().fold(line.clone(), |line, (word, id)| line.replace(word, id));
+            let (here, there) = (ours.run(&line), run(&daemon, &with_ids.split(' ').collect::<Vec<_>>()));
+            let said = |ran: &Ran| (ran.code, without_clock(&ours.names(&ran.stdout)));
             assert_eq!(said(&there), said(&here), "{line}: {there:?} {here:?}");
             let refusal = here.stderr.trim().trim_start_matches("kvqueue: ");
             assert!(here.code == Some(0) || there.stderr.contains(refusal), "{line}: {there:?} {here:?}");

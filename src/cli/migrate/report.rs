@@ -1,4 +1,4 @@
-//! The messages while queues are moved, and after each.
+//! The messages while queues are moved.
 
 use std::{
     cell::RefCell,
@@ -44,14 +44,14 @@ impl Report {
     /// A phase of moving a queue has begun.
     pub(super) fn phase(&self, queue: &str, phase: &str) {
         if self.wants_lines {
-            output::note(format_args!("{}: {phase}", queue));
+            output::note(format_args!("{queue}: {phase}"));
         }
     }
 
     /// So far a phase has come.
     pub(super) fn rows(&self, queue: &str, phase: &str, rows: u64, bytes: u64) {
         if self.wants_lines {
-            output::note(format_args!("{}: {phase}, {rows} rows", queue));
+            output::note(format_args!("{queue}: {phase}, {rows} rows"));
         }
         let Some(bar) = &self.bar else { return };
         if bar.borrow().is_hidden() && self.started.elapsed() >= PATIENCE {
@@ -59,7 +59,7 @@ impl Report {
             let shown = ProgressBar::new_spinner().with_style(style.expect("the template is correct"));
             *bar.borrow_mut() = shown.with_elapsed(self.started.elapsed());
         }
-        bar.borrow().set_message(format!("{}: {phase}, {} rows", queue, HumanCount(rows)));
+        bar.borrow().set_message(format!("{queue}: {phase}, {} rows", HumanCount(rows)));
         bar.borrow().set_position(bytes);
     }
 

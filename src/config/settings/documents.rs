@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    super::{QueueConfig, setting::Reload},
+    super::{QueueConfig, row::Reload},
     Setting, all,
 };
 use crate::{

@@ -8,7 +8,7 @@
 //!    └─ the watch fired ─▶ delayed
 //! ```
 //!
-//! An *asker* is a consumer, or a worker that leases over HTTP. It asks once and waits until it gets items. While anyone waits, one rule holds after
+//! An *asker* is a consumer, or a worker that leases over HTTP. It asks once and waits until it gets items, or has waited long enough. While anyone waits, one rule holds after
 //! every event: **a watch is armed, or something is under way that ends in a fetch.**
 //!
 //! A push fires the watches of all processes, and only one of them gets the item. A process that
@@ -52,7 +52,7 @@ pub(crate) enum Event {
     LookAgain,
     /// The delay after a watch is over.
     DelayOver,
-    /// Consumers that were served together had the time to ask again.
+    /// Askers that were served together had the time to ask again.
     Gathered,
     /// Nothing may be fetched now.
     Held,
@@ -82,6 +82,8 @@ pub(crate) enum Event {
     Exhausted,
     /// The database refused the fetch.
     Failed,
+    /// The fetch cannot be made, or has failed, and the askers that it was for have their answers. The next one need not wait.
+    Refused,
     /// The back-off after a failed fetch is over.
     BackoffOver,
 }
@@ -141,7 +143,7 @@ pub(crate) struct State {
     waiting: VecDeque<Request>,
     /// The requests that the fetch under way is for.
     fetching: Vec<Request>,
-    /// Consumers in `fetching` that have withdrawn.
+    /// Askers in `fetching` that have withdrawn.
     withdrawn: BTreeSet<u64>,
     phase: Phase,
     due: Option<Reason>,
@@ -228,6 +230,10 @@ impl State {
             (Phase::Fetching, Event::Full { watched }) => self.empty(watched, true, &mut effects),
             (Phase::Fetching, Event::Exhausted) => self.exhausted(&mut effects),
             (Phase::Fetching, Event::Failed) => self.failed(&mut effects),
+            (Phase::Gathering | Phase::Fetching, Event::Refused) => {
+                self.put_back(&mut effects);
+                self.is_due(Reason::Other);
+            }
             _ => {}
         }
         self.go_on(random, &mut effects);

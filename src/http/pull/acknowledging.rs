@@ -9,7 +9,11 @@ use tokio::sync::{
 };
 
 use super::kept::Leases;
-use crate::http::{backend::Backend, backend::POLICY, error::ApiError, room::Place};
+use crate::http::{
+    backend::{Backend, POLICY},
+    error::ApiError,
+    room::Place,
+};
 
 /// The most leases of a transaction.
 const MOST: usize = 64;

@@ -20,7 +20,7 @@ pub(super) enum Expired {
     Left,
 }
 
-/// Ends the items that have expired before their first attempt, and drops the leases that have no other.
+/// Ends the items that have expired before their first attempt, and drops the leases that have no other: `None` is in their place.
 ///
 /// A lease whose expired items cannot be ended, or whose items seem to have expired by a clock that is not compared with others within `patience`, is dropped, too,
 /// and so released: no worker gets these items, and the others get theirs.
@@ -28,7 +28,7 @@ pub(super) async fn end_expired(
     backend: &Backend,
     queue: &[u8],
     clock: &VersionClock,
-    leases: &mut Vec<Unanswered>,
+    leases: &mut [Option<Unanswered>],
     patience: Duration,
 ) -> Expired {
     let config = backend.config();
@@ -41,7 +41,7 @@ pub(super) async fn end_expired(
     let began = Instant::now();
     let (mut ended, mut failed) = (Expired::Nothing, Vec::new());
     for (at, lease) in leases.iter_mut().enumerate() {
-        let (Some(lease), Some(lag)) = (lease.lease(), lag) else { continue };
+        let (Some(lease), Some(lag)) = (lease.as_mut().and_then(Unanswered::lease), lag) else { continue };
         let open: Vec<_> = lease.open().collect();
         let patience = patience.saturating_sub(began.elapsed());
         let Some(mut expired) = expiry.expired_within(lease.items(), clock, lag, patience).await else {
@@ -70,7 +70,8 @@ pub(super) async fn end_expired(
             meters.expired.inc_by(expired.len() as u64);
         }
     }
-    let mut at = 0..;
-    leases.retain(|lease| at.next().is_some_and(|at| !failed.contains(&at)) && !lease.is_acknowledged());
+    for (at, lease) in leases.iter_mut().enumerate() {
+        lease.take_if(|lease| failed.contains(&at) || lease.is_acknowledged());
+    }
     if failed.is_empty() { ended } else { Expired::Left }
 }

@@ -24,7 +24,7 @@ use super::{
     unanswered::Unanswered,
 };
 use crate::{
-    base::{backoff, clock, identity},
+    base::{clock, identity},
     consumer::fetch::{
         VersionClock,
         state::{self, Effect, Event, Phase, State},
@@ -38,6 +38,9 @@ const LOOK: Duration = Duration::from_secs(30);
 /// How often a paused queue is looked at.
 const PAUSED: Duration = Duration::from_secs(1);
 
+/// The pause after a fetch of nothing but expired items that cannot be ended, or after a watch was lost.
+const FAILED: Duration = Duration::from_secs(1);
+
 /// How often the task looks for waiting workers that have closed their connections.
 const CHECK: Duration = Duration::from_secs(5);
 
@@ -50,10 +53,10 @@ pub(super) const FETCH: RetryPolicy =
     RetryPolicy { timeout: Some(Duration::from_secs(5)), max_attempts: None };
 
 /// What a worker gets: a lease, or none, or the reason.
-pub(super) type Fetched = Result<Option<Unanswered>, ApiError>;
+pub(super) type LeaseAnswer = Result<Option<Unanswered>, ApiError>;
 
 /// A worker asks for items.
-pub(super) struct Request {
+pub(super) struct LeaseRequest {
     /// The most items.
     pub(super) max: NonZeroUsize,
     /// How long the lease is.
@@ -62,18 +65,18 @@ pub(super) struct Request {
     pub(super) until: Instant,
     /// Its connection.
     pub(super) peer: Option<Arc<Peer>>,
-    pub(super) answer: oneshot::Sender<Fetched>,
+    pub(super) answer: oneshot::Sender<LeaseAnswer>,
 }
 
-impl Request {
+impl LeaseRequest {
     /// Whether nobody waits for the answer any more.
     fn is_gone(&self) -> bool {
         self.answer.is_closed() || self.peer.as_ref().is_some_and(|peer| peer.is_gone())
     }
 
-    fn give(self, fetched: Fetched) {
+    fn give(self, answer: LeaseAnswer) {
         // A lease that nobody waits for is released.
-        let _ = self.answer.send(fetched);
+        let _ = self.answer.send(answer);
     }
 }
 
@@ -85,17 +88,17 @@ pub(super) struct Fetching {
     /// Learns from each fetch which time belongs to its version.
     clock: Arc<VersionClock>,
     /// Bounded by the number of connections.
-    arriving: UnboundedReceiver<Request>,
+    arriving: UnboundedReceiver<LeaseRequest>,
     state: State,
     /// The requests in `state`, by their numbers there, which are in the order of arrival.
-    requests: BTreeMap<u64, Request>,
+    requests: BTreeMap<u64, LeaseRequest>,
     /// The number of the next request.
     next: u64,
     /// Fires when there may be what the last fetch has not found.
     watch: Option<Watch>,
-    /// When the state is told that its watch is too old to rely upon.
+    /// When the event `PollDue` is due: the watch is then too old to be relied upon.
     look_at: Instant,
-    /// When the state is told that what it waits for is over.
+    /// The event that the state waits for, and when it is due.
     timer: Option<(Instant, Event)>,
     /// When to look for waiting workers that have gone.
     check_at: Instant,
@@ -107,7 +110,7 @@ impl Fetching {
         backend: &Arc<Backend>,
         queue: Queue,
         clock: Arc<VersionClock>,
-    ) -> (Self, UnboundedSender<Request>) {
+    ) -> (Self, UnboundedSender<LeaseRequest>) {
         let (sender, arriving) = unbounded_channel();
         let session = Session::with_id(queue.clone(), identity::session_id())
             .with_policy(FETCH)
@@ -133,11 +136,10 @@ impl Fetching {
     pub(super) async fn run(mut self) {
         let backend = self.backend.clone();
         loop {
-            let is_watched = !self.requests.is_empty() && self.watch.is_some();
             let over = self.requests.values().map(|request| request.until).min();
-            let check = over.map(|_| self.check_at);
+            let others = over.map(|_| self.look_at.min(self.check_at));
             let timer = self.timer.map(|(at, _)| at);
-            let wake = [over, check, timer, is_watched.then_some(self.look_at)].into_iter().flatten().min();
+            let wake = [over, others, timer].into_iter().flatten().min();
             let mut events = VecDeque::new();
             tokio::select! {
                 () = backend.stopping.cancelled() => return self.end(),
@@ -145,9 +147,12 @@ impl Fetching {
                     Some(request) => self.arrived(request, &mut events),
                     None => return,
                 },
-                () = fired(self.watch.as_mut()), if is_watched => {
+                is_good = fired(self.watch.as_mut()), if over.is_some() => {
                     self.watch = None;
-                    events.push_back(Event::WatchFired);
+                    match is_good {
+                        true => events.push_back(Event::WatchFired),
+                        false => self.look_at = self.look_at.min(Instant::now() + FAILED),
+                    }
                 }
                 () = at(wake) => {}
             }
@@ -155,8 +160,9 @@ impl Fetching {
             if let Some((_, event)) = self.timer.take_if(|(at, _)| *at <= now) {
                 events.push_back(event);
             }
-            if is_watched && self.look_at <= now {
+            if over.is_some() && self.look_at <= now {
                 self.watch = None;
+                self.look_at = now + LOOK;
                 events.push_back(Event::PollDue);
             }
             self.carry_on(events).await;
@@ -165,26 +171,20 @@ impl Fetching {
         }
     }
 
-    fn arrived(&mut self, request: Request, events: &mut VecDeque<Event>) {
-        let asker = self.next;
-        self.next += 1;
-        // As if each worker wanted so many that there are at most `MOST_SHARES`.
-        let items = request.max.get().max(MOST_ITEMS.div_ceil(MOST_SHARES));
-        // Whoever arrives has the queue looked at, whatever was the matter with it.
+    fn arrived(&mut self, request: LeaseRequest, events: &mut VecDeque<Event>) {
+        // The queue is looked at for each request that arrives, also while it was paused a moment ago, or full.
         match self.state.phase() {
             Phase::Held => events.push_back(Event::Released),
             Phase::BackingOff => events.push_back(Event::BackoffOver),
             Phase::Resting | Phase::Delayed | Phase::Gathering | Phase::Fetching => {}
         }
-        events.push_back(Event::Asked(state::Request { asker, items, prefetch: false }));
-        if request.until <= Instant::now() {
-            // It gets what is ready, and cannot wait until something is.
-            events.push_back(Event::LookAgain);
-        }
+        let asker = self.next;
+        self.next += 1;
+        events.extend([asked(asker, &request), Event::LookAgain]);
         self.requests.insert(asker, request);
     }
 
-    /// Tells the state of these events, and carries out what it wants, until it waits for something.
+    /// Feeds events to the state, and carries out its effects, until none is left.
     async fn carry_on(&mut self, mut events: VecDeque<Event>) {
         while let Some(event) = events.pop_front()
             && !self.backend.stopping.is_cancelled()
@@ -193,11 +193,11 @@ impl Fetching {
                 match effect {
                     Effect::Gather => self.gather(&mut events).await,
                     Effect::Fetch => self.fetch(&mut events).await,
-                    // `fetch` has kept it.
+                    // It is in `self.watch`, and `run` waits on it.
                     Effect::Watch => {}
                     Effect::Delay(delay) => self.timer = Some((Instant::now() + delay, Event::DelayOver)),
-                    Effect::Backoff { failures } => {
-                        self.timer = Some((Instant::now() + backoff::pause(failures), Event::BackoffOver));
+                    Effect::Backoff { .. } => {
+                        self.timer = Some((Instant::now() + FAILED, Event::BackoffOver));
                     }
                     Effect::Reply(asker, _) => {
                         if let Some(request) = self.requests.remove(&asker) {
@@ -209,11 +209,24 @@ impl Fetching {
         }
     }
 
-    /// Adds the requests that have come meanwhile.
+    /// Adds the requests that have come meanwhile, removes those of workers that have gone, and finds out whether the queue is paused.
     async fn gather(&mut self, events: &mut VecDeque<Event>) {
         while let Ok(request) = self.arriving.try_recv() {
             self.arrived(request, events);
         }
+        // The fetch may be for these. An item that starts for a worker that has gone would count for a rate.
+        let (mut alive, mut gone) = (0, Vec::new());
+        for (asker, request) in &self.requests {
+            if request.is_gone() {
+                gone.push(Event::Withdrawn(*asker));
+            } else {
+                alive += 1;
+                if alive == MOST_SHARES {
+                    break;
+                }
+            }
+        }
+        events.extend(gone);
         match self.backend.is_paused(&self.queue).await {
             Ok(false) => events.push_back(Event::Gathered),
             Ok(true) => {
@@ -221,8 +234,7 @@ impl Fetching {
                 events.push_back(Event::Held);
             }
             Err(error) => {
-                self.refuse_all(&error, events);
-                events.push_back(Event::Gathered);
+                self.refuse(self.requests.keys().copied().collect(), &error, events);
             }
         }
     }
@@ -230,20 +242,27 @@ impl Fetching {
     /// Fetches for the requests that the state names, and gives each its lease.
     async fn fetch(&mut self, events: &mut VecDeque<Event>) {
         let askers: Vec<_> = self.state.fetching().iter().map(|request| request.asker).collect();
-        let asked = askers.iter().filter_map(|asker| self.requests.get(asker));
-        let shares: Vec<_> = asked.map(|request| Share { k: request.max, lease: request.length }).collect();
+        let of_askers = askers.iter().filter_map(|asker| self.requests.get(asker));
+        let shares: Vec<_> =
+            of_askers.map(|request| Share { k: request.max, lease: request.length }).collect();
         match self.leases(&shares).await {
             Ok(Found::Leases { leases, conflicts }) => {
-                let served = leases.len();
+                events.push_back(Event::Fetched { served: leases.len(), conflicts });
+                let mut given = 0;
                 for (lease, asker) in leases.into_iter().zip(askers) {
+                    let Some(lease) = lease else {
+                        // All its items had expired, so it asks again.
+                        events.extend(self.requests.get(&asker).map(|request| asked(asker, request)));
+                        continue;
+                    };
+                    given += 1;
                     let Some(request) = self.requests.remove(&asker) else { continue };
                     // The lease of a worker that has gone is dropped, and so released.
                     if !request.is_gone() {
                         request.give(Ok(Some(lease)));
                     }
                 }
-                events.push_back(Event::Fetched { served, conflicts });
-                if served == 0 {
+                if given == 0 {
                     events.extend(self.dismiss());
                 }
             }
@@ -254,31 +273,21 @@ impl Fetching {
             Ok(Found::OnlyExpired) => events.push_back(Event::Failed),
             // The database does not answer the others either.
             Err(error @ (ApiError::Unavailable(_) | ApiError::NoSpace)) => {
-                events.push_back(Event::Failed);
-                self.refuse_all(&error, events);
-                events.push_back(Event::BackoffOver);
+                self.refuse(self.requests.keys().copied().collect(), &error, events);
             }
-            Err(error) => {
-                events.push_back(Event::Failed);
-                for asker in askers {
-                    self.refuse(asker, &error, events);
-                }
-                events.push_back(Event::BackoffOver);
-            }
+            Err(error) => self.refuse(askers, &error, events),
         }
     }
 
-    fn refuse_all(&mut self, error: &ApiError, events: &mut VecDeque<Event>) {
-        for asker in self.requests.keys().copied().collect::<Vec<_>>() {
-            self.refuse(asker, error, events);
+    /// Answers these requests with an error, and ends the fetch.
+    fn refuse(&mut self, askers: Vec<u64>, error: &ApiError, events: &mut VecDeque<Event>) {
+        for asker in askers {
+            if let Some(request) = self.requests.remove(&asker) {
+                request.give(Err(error.clone()));
+                events.push_back(Event::Withdrawn(asker));
+            }
         }
-    }
-
-    fn refuse(&mut self, asker: u64, error: &ApiError, events: &mut VecDeque<Event>) {
-        if let Some(request) = self.requests.remove(&asker) {
-            request.give(Err(error.clone()));
-            events.push_back(Event::Withdrawn(asker));
-        }
+        events.push_back(Event::Refused);
     }
 
     /// Leases for the first of these workers.
@@ -290,15 +299,16 @@ impl Fetching {
                 self.session.fetch_for(&self.backend.daemon.db, shares, true).await.map_err(failure)?;
             conflicts |= fetched.attempts.conflicts > 0;
             self.clock.learn(fetched.version);
-            // What an earlier fetch has waited for may be something else.
-            if self.watch.is_none() || !mutant("watch-of-an-earlier-fetch-stays") {
-                self.watch = fetched.watch;
-            }
             self.look_at = Instant::now() + fetched.look_again_in.map_or(LOOK, |wait| wait.min(LOOK));
             if fetched.leases.is_empty() && !fetched.recovered {
+                // What an earlier fetch has waited for may be something else.
+                if self.watch.is_none() || !mutant("watch-of-an-earlier-fetch-stays") {
+                    self.watch = fetched.watch;
+                }
                 return Ok(Found::Nothing { is_full: fetched.is_full });
             }
-            let leases = fetched.leases.into_iter().map(|lease| Unanswered::new(&self.backend, lease, began));
+            let leases = fetched.leases.into_iter();
+            let leases = leases.map(|lease| Some(Unanswered::new(&self.backend, lease, began)));
             let mut leases: Vec<_> = leases.collect();
             // While the clocks are compared, the leases run.
             let patience = shares.iter().map(|share| share.lease).min().unwrap_or_default() / 3;
@@ -306,10 +316,9 @@ impl Fetching {
                 end_expired(&self.backend, self.queue.name(), &self.clock, &mut leases, patience).await;
             match expired {
                 // The next fetch would get them again, so it waits.
-                Expired::Left if leases.is_empty() => return Ok(Found::OnlyExpired),
+                Expired::Left if leases.iter().all(Option::is_none) => return Ok(Found::OnlyExpired),
                 // What an earlier fetch has got is released: its workers have been told that it failed.
                 _ if fetched.recovered => {}
-                // If there are none left, the next fetch follows at once.
                 _ => return Ok(Found::Leases { leases, conflicts }),
             }
         }
@@ -322,7 +331,7 @@ impl Fetching {
         if checks {
             self.check_at = now + CHECK;
         }
-        let is_over = |request: &Request| {
+        let is_over = |request: &LeaseRequest| {
             request.until <= now || request.answer.is_closed() || (checks && request.is_gone())
         };
         let over = self.requests.iter().filter(|(_, request)| is_over(request));
@@ -340,9 +349,9 @@ impl Fetching {
 
 /// What a fetch has found.
 enum Found {
-    /// Leases; or none, if all items had expired.
     Leases {
-        leases: Vec<Unanswered>,
+        /// In the order of the shares; none if all items of a share had expired.
+        leases: Vec<Option<Unanswered>>,
         /// Whether it lost against another process before it got them.
         conflicts: bool,
     },
@@ -353,10 +362,17 @@ enum Found {
     OnlyExpired,
 }
 
-/// Waits until the watch fires. An error means that the watch is gone.
-async fn fired(watch: Option<&mut Watch>) {
+/// The event that a worker asks for items.
+fn asked(asker: u64, request: &LeaseRequest) -> Event {
+    // It counts for so many items that one transaction has at most `MOST_SHARES` of them.
+    let items = request.max.get().max(MOST_ITEMS.div_ceil(MOST_SHARES));
+    Event::Asked(state::Request { asker, items, prefetch: false })
+}
+
+/// Waits until the watch fires; false if it is lost.
+async fn fired(watch: Option<&mut Watch>) -> bool {
     match watch {
-        Some(watch) => drop(watch.await),
+        Some(watch) => watch.await.is_ok(),
         None => pending().await,
     }
 }

@@ -109,13 +109,12 @@ pub(super) async fn fetch(request: &ApiRequest, terms: &Terms) -> Result<Leased,
     if let Some(lease) = lease.as_ref().and_then(Unanswered::leased) {
         request.reserve_answer(lease.items().iter().map(length_of).sum())?;
     }
-    Ok(Leased { lease, length: terms.length, puller })
+    Ok(Leased { lease, puller })
 }
 
 /// What a worker is about to get.
 pub(super) struct Leased {
     lease: Option<Unanswered>,
-    length: Duration,
     puller: Arc<Puller>,
 }
 
@@ -147,7 +146,7 @@ impl Leased {
         });
         let given = Given {
             lease: Some(id),
-            expires_in_ms: u64::try_from(self.length.as_millis()).ok(),
+            expires_in_ms: u64::try_from(lease.length().as_millis()).ok(),
             waited_ms: u64::try_from(waited.as_millis()).ok(),
             items: items.collect(),
         };

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
 use super::{
     acknowledging::{Acknowledging, Change, Written},
-    fetching::{Fetched, Fetching, Request},
+    fetching::{Fetching, LeaseAnswer, LeaseRequest},
     kept::Leases,
 };
 use crate::{
@@ -38,7 +38,7 @@ pub(super) struct Puller {
     queue: Queue,
     /// The time that belongs to a version of the database.
     clock: Arc<VersionClock>,
-    requests: UnboundedSender<Request>,
+    requests: UnboundedSender<LeaseRequest>,
     changes: UnboundedSender<Change>,
 }
 
@@ -91,10 +91,10 @@ impl Puller {
         max: NonZeroUsize,
         length: Duration,
         wait: Duration,
-    ) -> Fetched {
+    ) -> LeaseAnswer {
         let (place, answered) = oneshot::channel();
         let until = Instant::now() + wait;
-        let asked = Request { max, length, until, peer, answer: place };
+        let asked = LeaseRequest { max, length, until, peer, answer: place };
         // Both fail when the daemon stops.
         match self.requests.send(asked) {
             Ok(()) => answer(answered, self.requests.closed()).await.unwrap_or(Ok(None)),

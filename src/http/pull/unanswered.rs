@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use kvqueue_queue::{ItemOutcome, Lease};
 
-use crate::http::{backend::Backend, backend::POLICY};
+use crate::http::backend::{Backend, POLICY};
 
 /// A lease whose id no worker has. If it is dropped, its items become ready again, without an attempt spent.
 pub(super) struct Unanswered {

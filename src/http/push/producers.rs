@@ -7,7 +7,7 @@ use std::{
 
 use kvqueue_queue::{Kind, Producer, Queue, Session};
 
-use crate::http::{backend::Backend, backend::POLICY};
+use crate::http::backend::{Backend, POLICY};
 
 /// The most queues with a producer. When there are more, all producers are dropped; each ends after its last push.
 const MOST: usize = 64;

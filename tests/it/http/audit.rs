@@ -9,7 +9,7 @@ use crate::support::{Database, Request, run, serve};
 
 /// What operations leave is in the transcript of the [twins](crate::twins).
 #[test]
-fn requests_that_are_no_operation_leave_a_record_of_whoever_asked() {
+fn requests_that_are_no_operation_leave_a_record_with_the_client() {
     let db = Database::new();
     let served = serve(&db, &format!("http.require-token = true\n{LOG}"));
     let token = run(&db, &["token", "new", "ops", "--scope", "admin"]).ok();

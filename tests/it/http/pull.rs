@@ -346,21 +346,90 @@ fn a_push_wakes_a_worker_whose_daemon_has_waited_for_a_slot_before() {
     });
 }
 
-#[test]
-fn a_disconnected_worker_spends_no_attempt() {
-    let db = Database::new();
-    let served = serve(&db, PULL);
+/// A worker asks, waits for 20 s, and closes its connection.
+fn ask_and_go(served: &Served, how: Shutdown) {
     let body = json!({"wait_ms": 20_000}).to_string();
     let head = format!(
         "POST /api/v1/queues/q/lease HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         served.at.tcp(),
         body.len()
     );
-    for how in [Shutdown::Both, Shutdown::Write] {
-        let mut stream = TcpStream::connect(served.at.tcp()).unwrap();
-        stream.write_all(head.as_bytes()).unwrap();
+    let mut stream = TcpStream::connect(served.at.tcp()).unwrap();
+    stream.write_all(head.as_bytes()).unwrap();
+    thread::sleep(Duration::from_millis(300));
+    stream.shutdown(how).unwrap();
+}
+
+/// A start counts for the rate of a queue, also if the item is released at once.
+#[test]
+fn nothing_starts_for_a_worker_that_has_gone() {
+    let db = Database::new();
+    run(&db, &["limits", "set", "q", "*", "--rate", "1/1h", "--create"]).ok();
+    let served = serve(&db, "[queues.q]\nhandler = 'pull'\nkind = 'keyed'\n");
+    let worker = Worker::at(&served);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            ask_and_go(&served, Shutdown::Both);
+        }
+        let waiting = scope.spawn(|| worker.lease(&json!({"wait_ms": 10_000})).is(200));
+        thread::sleep(Duration::from_millis(200));
+        push_keyed(&served.at, "one", 1);
+        assert_eq!(waiting.join().unwrap()["items"][0]["payload"], "one");
+    });
+}
+
+#[test]
+fn each_worker_gets_the_lease_that_it_asked_for_although_items_of_another_have_expired() {
+    let db = Database::new();
+    let served = serve(&db, PULL);
+    let worker = Worker::at(&served);
+    run(&db, &["pause", "q", "--create"]).ok();
+    thread::sleep(Duration::from_millis(500));
+    thread::scope(|scope| {
+        let first = scope.spawn(|| worker.lease(&json!({"lease_ms": 60_000, "wait_ms": 5_000})).is(200));
         thread::sleep(Duration::from_millis(300));
-        stream.shutdown(how).unwrap();
+        let second =
+            scope.spawn(|| worker.lease(&json!({"max": 5, "lease_ms": 5_000, "wait_ms": 5_000})).is(200));
+        run(&db, &["push", "q", "expires", "--ttl", "1ms"]).ok();
+        run(&db, &["push", "q", "lives"]).ok();
+        thread::sleep(Duration::from_millis(300));
+        // Both are served by one fetch.
+        run(&db, &["resume", "q"]).ok();
+        let (first, second) = (first.join().unwrap(), second.join().unwrap());
+        assert_eq!(first, json!({"lease": null, "items": []}));
+        assert_eq!(
+            (&second["items"][0]["payload"], &second["expires_in_ms"]),
+            (&json!("lives"), &json!(5_000))
+        );
+    });
+}
+
+#[test]
+fn a_request_finds_the_slot_that_has_become_free_just_before() {
+    let db = Database::new();
+    run(&db, &["limits", "set", "q", "--queue", "--running", "1", "--create"]).ok();
+    let served = serve(&db, "[queues.q]\nhandler = 'pull'\nkind = 'keyed'\nlease = '30s'\n");
+    let worker = Worker::at(&served);
+    push_keyed(&served.at, "x", 20);
+    let (mut lease, mut items) = worker.leased(1);
+    for number in 0..10 {
+        // The daemon has found the queue full.
+        assert_eq!(worker.lease(&json!({"wait_ms": 20})).is(200)["lease"], Value::Null);
+        let body = json!({"outcomes": [outcome(&items[0], "done")], "next": {"max": 1}});
+        let answer = worker.acknowledge(&lease, &body).is(200);
+        let next = &answer["next"];
+        assert_eq!(next["items"].as_array().map(Vec::len), Some(1), "{number}: {answer}");
+        (lease, items) =
+            (next["lease"].as_str().unwrap().to_owned(), next["items"].as_array().unwrap().clone());
+    }
+}
+
+#[test]
+fn a_disconnected_worker_spends_no_attempt() {
+    let db = Database::new();
+    let served = serve(&db, PULL);
+    for how in [Shutdown::Both, Shutdown::Write] {
+        ask_and_go(&served, how);
     }
     thread::sleep(Duration::from_millis(100));
     run(&db, &["push", "q", "here"]).ok();

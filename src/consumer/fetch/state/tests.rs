@@ -258,7 +258,7 @@ fn possible(state: &State, asking: &BTreeSet<u64>) -> Vec<Event> {
     events.extend(match state.phase {
         Phase::Resting => vec![],
         Phase::Delayed => vec![DelayOver],
-        Phase::Gathering => vec![Gathered, Held],
+        Phase::Gathering => vec![Gathered, Held, Refused],
         Phase::Held => {
             let trial = state.waiting.front().map(|request| Admitted(request.asker));
             [Released].into_iter().chain(trial).collect()
@@ -269,13 +269,13 @@ fn possible(state: &State, asking: &BTreeSet<u64>) -> Vec<Event> {
             let fetched =
                 (1..=most).flat_map(|served| [false, true].map(|conflicts| Fetched { served, conflicts }));
             let watched = state.wants_watch();
-            fetched.chain([Empty { watched }, Full { watched }, Exhausted, Failed]).collect()
+            fetched.chain([Empty { watched }, Full { watched }, Exhausted, Failed, Refused]).collect()
         }
     });
     events
 }
 
-/// Everything that can happen to three consumers: each request is answered once, and none is
+/// Everything that can happen to three askers: each request is answered once, and none is
 /// forgotten.
 #[test]
 fn waiting_requests_always_have_a_watch_or_a_fetch_in_progress() {
