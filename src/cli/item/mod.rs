@@ -9,7 +9,7 @@ mod wait;
 use super::globals::Globals;
 use crate::base::exit::Exit;
 
-/// Look at single items in any state, wait for their ends, and cancel, reschedule or edit them
+/// Look at single items in any state, wait for their ends, and change them
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
     Show(show::Args),
