@@ -227,7 +227,7 @@ impl Consumer {
 
     /// How many batches to prefetch if one takes this time.
     fn batches_to_prefetch(&self, took: Duration) -> usize {
-        match self.spec.runtime.delivery {
+        match self.spec.runtime.config.delivery {
             // They could not be released.
             Delivery::AtMostOnce => 0,
             Delivery::AtLeastOnce | Delivery::ExactlyOnce => {

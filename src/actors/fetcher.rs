@@ -110,7 +110,7 @@ impl Fetcher {
         }
         // Only the delay after a watch is random.
         let random = if event == Event::WatchFired { clock::random() } else { 0 };
-        for effect in self.state.on(event, most_together(self.runtime.delivery), random) {
+        for effect in self.state.on(event, most_together(self.runtime.config.delivery), random) {
             self.carry_out(effect, context);
         }
         self.waiting.set(self.state.waiting().len());

@@ -23,7 +23,7 @@ use super::{
     suspects::Suspects,
 };
 use crate::{
-    config::Delivery,
+    config::QueueConfig,
     consumer::heartbeat::Heartbeat,
     handlers::{Processes, QueueOfCall},
     meters::QueueMeters,
@@ -53,15 +53,9 @@ pub(crate) struct NamedQueue {
 pub(crate) struct QueueRuntime {
     pub(crate) named: Arc<NamedQueue>,
     pub(crate) tried: Tried,
-    /// The handler's name.
-    pub(crate) handler: Arc<str>,
-    pub(crate) delivery: Delivery,
-    /// The length of a lease.
-    pub(crate) lease: Duration,
+    pub(crate) config: QueueConfig,
     pub(crate) retry: RetryRules,
     pub(crate) expiry: Expiry,
-    /// The limit of one call of the handler.
-    pub(crate) timeout: Option<Duration>,
     /// With `--until-empty`: consumers stop when the queue has no items, and log what they wait for.
     pub(crate) until_empty: Option<WaitLog>,
     /// The strategy of the first fetch.

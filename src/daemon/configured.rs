@@ -176,12 +176,9 @@ impl ConfiguredQueue {
         Arc::new(QueueRuntime {
             tried: named.breaker.reset(self.handler.clone()),
             named,
-            handler: config.handler.as_str().into(),
-            delivery: config.delivery,
-            lease: config.lease,
+            config: config.clone(),
             retry: config.retry.rules(),
             expiry: Expiry::of(config),
-            timeout: config.handler_timeout,
             until_empty: until_empty.then(WaitLog::default),
             approach: approach(config.fetch_strategy),
             poll_interval: if until_empty { poll_interval.min(UNTIL_EMPTY_POLL) } else { poll_interval },

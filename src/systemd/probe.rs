@@ -99,9 +99,9 @@ impl Probe {
             called: called.map(age),
             handled: handled.map(age),
             held: lease_keeper.upgrade().map(|beat| age(beat.last())),
-            lease: runtime.lease,
+            lease: runtime.config.lease,
             poll_interval: runtime.poll_interval,
-            timeout: runtime.tried.handling.limit(runtime.timeout),
+            timeout: runtime.tried.handling.limit(runtime.config.handler_timeout),
         }
     }
 }

@@ -48,6 +48,33 @@ impl Source {
         self.module.first().map_or("lib", String::as_str)
     }
 
+    /// The text without its imports and without visibilities, and each import with whether others can use it from here.
+    fn without_imports(&self) -> (String, Vec<(String, bool)>) {
+        let (mut rest, mut imports) = (String::new(), Vec::new());
+        let mut lines = self.text.lines();
+        while let Some(line) = lines.next() {
+            let code = line.trim_start();
+            let public = code.strip_prefix("pub(").and_then(|it| it.split_once(')'));
+            let public = public.map(|(_, code)| code).or_else(|| code.strip_prefix("pub"));
+            let Some(import) = public.unwrap_or(code).trim_start().strip_prefix("use ") else {
+                // A visibility is no use.
+                let mut parts = line.split("pub(in ");
+                rest += parts.next().unwrap();
+                parts.for_each(|part| rest += part.split_once(')').map_or(part, |(_, code)| code));
+                rest.push('\n');
+                continue;
+            };
+            let mut import = import.to_owned();
+            while !import.contains(';') {
+                let Some(line) = lines.next() else { break };
+                import.extend([" ", line]);
+            }
+            let import = import.split(';').next().unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+            imports.push((import, public.is_some()));
+        }
+        (rest, imports)
+    }
+
     /// The rooms that it names: behind `crate::`, or behind as many `super::` as lead to the root.
     fn rooms_named(&self) -> BTreeSet<String> {
         let mut named = BTreeSet::new();
@@ -130,10 +157,186 @@ fn read(directory: &Path, module: &[String], into: &mut Vec<Source>) {
     }
 }
 
-#[test]
-fn each_room_uses_only_rooms_below_it() {
+/// Every file of `src/`.
+fn sources() -> Vec<Source> {
     let mut sources = Vec::new();
     read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &[], &mut sources);
+    sources
+}
+
+/// The most files that may use each other in a circle.
+const MOST_IN_A_CIRCLE: usize = 3;
+
+/// The names that files give to what they import, and where that is.
+type Imports = BTreeMap<Vec<String>, BTreeMap<String, Vec<String>>>;
+
+/// The paths of an import, with the names that they get: `a::{b, c as d}` is `a::b` as `b`, and `a::c` as `d`.
+fn expanded(import: &str) -> Vec<(Vec<String>, String)> {
+    let Some((before, group)) = import.split_once('{') else {
+        let (path, name) = import.split_once(" as ").unwrap_or((import, ""));
+        let path: Vec<_> = path.trim().split("::").map(|part| part.trim().to_owned()).collect();
+        let name = if name.is_empty() { path.last().unwrap().clone() } else { name.trim().to_owned() };
+        return vec![(path, name)];
+    };
+    let group = group.rsplit_once('}').map_or(group, |(group, _)| group);
+    let (mut depth, mut begin, mut parts) = (0, 0, Vec::new());
+    for (at, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(&group[begin..at]);
+                begin = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&group[begin..]);
+    let parts = parts.iter().map(|part| part.trim()).filter(|part| !part.is_empty());
+    parts.flat_map(|part| expanded(&format!("{}{part}", before.trim()))).collect()
+}
+
+/// The paths of two names or more in a text.
+fn paths(text: &str) -> Vec<Vec<String>> {
+    let is_of_name = |c: char| c.is_alphanumeric() || c == '_';
+    let (mut found, mut rest) = (Vec::new(), text);
+    while let Some(begin) = rest.find(is_of_name) {
+        let is_macro = rest[..begin].ends_with('$');
+        rest = &rest[begin..];
+        let mut path = Vec::new();
+        loop {
+            let end = rest.find(|c| !is_of_name(c)).unwrap_or(rest.len());
+            path.push(rest[..end].to_owned());
+            rest = &rest[end..];
+            match rest.strip_prefix("::") {
+                Some(more) if more.starts_with(is_of_name) => rest = more,
+                _ => break,
+            }
+        }
+        if path.len() > 1 && !is_macro {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// A path from the root of the crate, if it is one of the crate's.
+fn absolute(
+    module: &[String],
+    path: &[String],
+    modules: &BTreeMap<Vec<String>, usize>,
+) -> Option<Vec<String>> {
+    let (mut base, mut path) = (module, path);
+    match path.first()?.as_str() {
+        "crate" => (base, path) = (&[], &path[1..]),
+        "super" | "self" => {
+            while let Some(first) = path.first().filter(|part| ["super", "self"].contains(&part.as_str())) {
+                if first == "super" {
+                    base = &base[..base.len().checked_sub(1)?];
+                }
+                path = &path[1..];
+            }
+        }
+        first => {
+            modules.get(&[base, std::slice::from_ref(&first.to_owned())].concat())?;
+        }
+    }
+    Some([base, path].concat())
+}
+
+/// The file that a path leads to, behind the imports of the files on its way.
+fn file_of(
+    path: &[String],
+    modules: &BTreeMap<Vec<String>, usize>,
+    imports: &Imports,
+    depth: usize,
+) -> Option<usize> {
+    (1..=path.len()).rev().find_map(|n| {
+        let file = modules.get(&path[..n])?;
+        let further = path.get(n).and_then(|name| imports.get(&path[..n])?.get(name));
+        match further.filter(|_| depth < 8) {
+            Some(to) => file_of(&[to, &path[n + 1..]].concat(), modules, imports, depth + 1),
+            None => Some(*file),
+        }
+    })
+}
+
+/// The files that use each other in a circle, directly or by way of others; and how often a file uses another one.
+fn circles(sources: &[Source]) -> (BTreeSet<Vec<String>>, usize) {
+    let modules: BTreeMap<_, _> =
+        sources.iter().enumerate().map(|(number, source)| (source.module.clone(), number)).collect();
+    let (mut imports, mut used) = (Imports::new(), vec![Vec::new(); sources.len()]);
+    for (number, source) in sources.iter().enumerate() {
+        let (rest, found) = source.without_imports();
+        for (import, is_public) in found {
+            for (path, name) in expanded(&import) {
+                let Some(path) = absolute(&source.module, &path, &modules) else { continue };
+                imports.entry(source.module.clone()).or_default().entry(name).or_insert(path.clone());
+                if !is_public {
+                    used[number].push(path);
+                }
+            }
+        }
+        used[number].extend(paths(&rest).iter().filter_map(|path| absolute(&source.module, path, &modules)));
+    }
+    let used: Vec<BTreeSet<usize>> = used
+        .iter()
+        .enumerate()
+        .map(|(number, paths)| {
+            let files = paths.iter().filter_map(|path| file_of(path, &modules, &imports, 0));
+            files.filter(|file| *file != number).collect()
+        })
+        .collect();
+    let reached: Vec<BTreeSet<usize>> = (0..sources.len())
+        .map(|from| {
+            let (mut reached, mut left) = (BTreeSet::new(), vec![from]);
+            while let Some(file) = left.pop() {
+                left.extend(used[file].iter().filter(|next| reached.insert(**next)));
+            }
+            reached
+        })
+        .collect();
+    let circles = (0..sources.len())
+        .map(|file| {
+            let others = reached[file].iter().filter(|other| reached[**other].contains(&file));
+            others.map(|other| sources[*other].module.join("::")).collect::<Vec<_>>()
+        })
+        .filter(|circle| circle.len() > 1)
+        .collect();
+    (circles, used.iter().map(BTreeSet::len).sum())
+}
+
+/// A circle has to be read, built and understood as a whole.
+#[test]
+fn no_more_than_three_files_use_each_other_in_a_circle() {
+    let sources = sources();
+    let (circles, arrows) = circles(&sources);
+    assert!(arrows > 1_000, "only {arrows} uses were found in {} files", sources.len());
+    let large: Vec<_> = circles.iter().filter(|circle| circle.len() > MOST_IN_A_CIRCLE).collect();
+    assert!(large.is_empty(), "these use each other: {large:#?}");
+}
+
+#[test]
+fn circles_are_found_in_every_form() {
+    let source = |module: &str, text: &str| Source {
+        module: module.split("::").map(str::to_owned).collect(),
+        text: text.to_owned(),
+    };
+    let files = [
+        source("a", "pub(crate) use inner::Thing;\nmod inner;\n"),
+        source("a::inner", "use super::{other::{self, That as This}};\nfn f() { crate::b::g(); }\n"),
+        source("a::other", "pub(in crate::b) struct That;\n"),
+        source("b", "use crate::a::Thing;\nmod c;\nfn g() { c::h(\"use it; so\"); }\n"),
+        source("b::c", "pub(super) fn h() { $crate::a::other::x(); super::super::a::Thing::new(); }\n"),
+        source("d", "use crate::b::c;\n"),
+    ];
+    let circle = ["a::inner", "b", "b::c"].map(str::to_owned).to_vec();
+    assert_eq!(circles(&files).0, BTreeSet::from([circle]));
+}
+
+#[test]
+fn each_room_uses_only_rooms_below_it() {
+    let sources = sources();
     let floors: BTreeMap<_, _> = ROOMS.iter().enumerate().map(|(floor, room)| (*room, floor)).collect();
     let (mut wrong, mut arrows) = (Vec::new(), 0);
     for source in &sources {

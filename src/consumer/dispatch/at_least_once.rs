@@ -63,7 +63,7 @@ impl Dispatcher {
     /// Returns whether the handler released an item.
     async fn handle_all(&self, items: Vec<Item>, lease: LeaseHandle) -> bool {
         let size = self.items_of_a_call(items.len());
-        let lends = items.len() > size && self.runtime.delivery != Delivery::ExactlyOnce;
+        let lends = items.len() > size && self.runtime.config.delivery != Delivery::ExactlyOnce;
         let batch = Arc::new(LeasedBatch::new(items, lease));
         let _lending = lends.then(|| self.runtime.sharing.add(&batch));
         let (items, lease) = (&batch.items, &batch.lease);
@@ -122,7 +122,7 @@ impl Dispatcher {
 
     /// Handles the items of one call. Returns whether the handler released one.
     async fn handle(&self, items: &[Item], range: Range<usize>, lease: &Arc<LeaseHandle>) -> bool {
-        let outcomes = match self.runtime.delivery {
+        let outcomes = match self.runtime.config.delivery {
             Delivery::ExactlyOnce => self.transact(items, range, lease).await,
             Delivery::AtLeastOnce | Delivery::AtMostOnce => {
                 let (token, _call) = lease.begin_call(&range);

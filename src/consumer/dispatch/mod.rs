@@ -72,7 +72,7 @@ impl Dispatcher {
         let meters = &self.runtime.meters;
         let _in_flight = meters.in_flight.hold(items.len());
         let began = Instant::now();
-        let result = call(&tried.handling, items, context, self.runtime.timeout).await;
+        let result = call(&tried.handling, items, context, self.runtime.config.handler_timeout).await;
         meters.handle_seconds.observe(began.elapsed().as_secs_f64());
         self.judge(tried, &result);
         result
@@ -86,7 +86,7 @@ impl Dispatcher {
                 let tries = breaker.fails(consumer, tried, outcome);
                 if self.runtime.until_empty.is_some() && tries.is_some_and(|tries| tries >= MOST_TRIES) {
                     let queue = &self.runtime.name;
-                    let fix = match self.runtime.delivery {
+                    let fix = match self.runtime.config.delivery {
                         Delivery::AtMostOnce => {
                             "its delivery is at-most-once, so items that were taken are lost at the end of the shutdown timeout; the queue keeps the others; \
                              fix that, then run this again"
@@ -125,7 +125,7 @@ impl Dispatcher {
 
     /// The span of a call: its item's, or the queue's if it has several items.
     fn span(&self, items: &[Item]) -> tracing::Span {
-        span::of(&self.runtime.name, &self.runtime.handler, items)
+        span::of(&self.runtime.name, &self.runtime.config.handler, items)
     }
 }
 

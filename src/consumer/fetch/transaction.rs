@@ -85,14 +85,14 @@ impl Fetching {
         let items = requests.iter().map(FetchRequest::items);
         let k = items.reduce(|k, more| k.saturating_add(more.get())).unwrap_or(NonZeroUsize::MIN);
         let mut options =
-            FetchOptions::new(k, runtime.lease, &mut self.approach).with_watch(watch).with_last(last);
+            FetchOptions::new(k, runtime.config.lease, &mut self.approach).with_watch(watch).with_last(last);
         tracing::trace!(
             event = "fetch_started",
             queue = %runtime.name,
             consumers = requests.len(),
             "fetching"
         );
-        let got = match runtime.delivery {
+        let got = match runtime.config.delivery {
             Delivery::AtMostOnce => remove(runtime, session, &mut options).await,
             Delivery::AtLeastOnce | Delivery::ExactlyOnce => lease(runtime, session, &mut options).await,
         };
@@ -171,7 +171,7 @@ async fn lease(
     let found = match leased.lease {
         Some(lease) => {
             // Measured from the fetch's beginning, little or nothing would be left of a lease after a long fetch.
-            let took_long = fetched_at.elapsed() > runtime.lease / 3 * 2;
+            let took_long = fetched_at.elapsed() > runtime.config.lease / 3 * 2;
             let age_unknown = leased.recovered || took_long;
             Got::Leased(Box::new(Leased { lease, fetched_at, age_unknown }))
         }

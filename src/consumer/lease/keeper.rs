@@ -121,7 +121,7 @@ impl LeaseKeeper {
         let parts = parts.collect();
         // Cancelled items get an outcome, too.
         let items = lease.items().len();
-        let timer = LeaseTimer::new(runtime.lease, fetched_at, age_unknown, items);
+        let timer = LeaseTimer::new(runtime.config.lease, fetched_at, age_unknown, items);
         let keeper = Self {
             runtime,
             lease,

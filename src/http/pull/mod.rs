@@ -6,13 +6,16 @@
 mod acknowledge;
 mod acknowledging;
 mod expired;
+mod extend;
 mod fetching;
+mod find;
 mod kept;
 mod lease;
 mod lease_id;
 mod pullers;
 mod unanswered;
 
-pub(super) use acknowledge::{acknowledge, extend};
+pub(super) use acknowledge::acknowledge;
+pub(super) use extend::extend;
 pub(super) use lease::{LEASE_ITEMS, lease};
 pub(super) use pullers::Pullers;
