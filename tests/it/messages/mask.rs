@@ -97,7 +97,8 @@ fn numbers(text: &str) -> String {
         masked = masked.replace(&format!("N {unit}"), "N GiB");
     }
     // JSON writes a short time as 9.1e-5.
-    let masked = masked.replace("Ne-N", "N").replace("N us", "N s").replace("N ms", "N s");
+    let masked =
+        masked.replace("Ne-N", "N").replace("N us", "N s").replace("N ms", "N s").replace("Nms", "Ns");
     // A time from now has whole days every 24 hours.
     masked.replace("in N d N h", "in N d")
 }
