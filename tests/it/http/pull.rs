@@ -389,7 +389,7 @@ fn each_worker_gets_the_lease_that_it_asked_for_although_items_of_another_have_e
         let first = scope.spawn(|| worker.lease(&json!({"lease_ms": 60_000, "wait_ms": 5_000})).is(200));
         thread::sleep(Duration::from_millis(300));
         let second =
-            scope.spawn(|| worker.lease(&json!({"max": 5, "lease_ms": 5_000, "wait_ms": 5_000})).is(200));
+            scope.spawn(|| worker.lease(&json!({"max": 5, "lease_ms": 5_000, "wait_ms": 30_000})).is(200));
         run(&db, &["push", "q", "expires", "--ttl", "1ms"]).ok();
         run(&db, &["push", "q", "lives"]).ok();
         thread::sleep(Duration::from_millis(300));
