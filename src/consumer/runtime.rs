@@ -53,6 +53,7 @@ pub(crate) struct NamedQueue {
 pub(crate) struct QueueRuntime {
     pub(crate) named: Arc<NamedQueue>,
     pub(crate) tried: Tried,
+    /// The settings that it was made with. A setting that a reload takes up at once may have another value by now.
     pub(crate) config: QueueConfig,
     pub(crate) retry: RetryRules,
     pub(crate) expiry: Expiry,

@@ -1,6 +1,6 @@
 //! Documents about requests that tests write from the routes and the operations: the table of `docs/API.md`, and that of `docs/security/audit.md`.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fs};
 
 use actix_web::http::Method;
 use serde_json::Value;
@@ -61,6 +61,18 @@ fn argument(name: &str, schema: &Value) -> String {
 fn said(schema: &Value) -> String {
     let description = schema["description"].as_str().unwrap_or_default();
     description.trim_end_matches('.').replace('\n', " ")
+}
+
+/// An operation that the list lacks has no route.
+#[test]
+fn the_list_has_every_operation() {
+    let mut texts = Texts::default();
+    operations::each(&mut texts);
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/src/operations");
+    let files =
+        fs::read_dir(directory).unwrap().map(|file| fs::read_to_string(file.unwrap().path()).unwrap());
+    let defined: usize = files.map(|text| text.matches("\nimpl Operation for ").count()).sum();
+    assert_eq!(texts.0.len(), defined, "a line in `each` of a file is missing");
 }
 
 #[test]

@@ -27,7 +27,8 @@ const QUEUES: [&str; 8] = ["none", "q", "keyed", "blocked", "later", "dead", "en
 /// request for the same, as in `> PUT queues/q/pause` with the path behind `/api/v1/` and perhaps a body. Below them the test writes what the command prints,
 /// and each difference. The blocks run in this order; `ITEM0` and so on are the items of `later`, `LETTER0` the dead letters, `BATCH` is the batch.
 ///
-/// To add an operation, write its two lines here, and for a new command its part in a [transcript of messages](crate::messages); then run `INSTA_UPDATE=always cargo test --test it twins:: messages::`, and read what has come.
+/// To add an operation, write its two lines here, and for a new command its part in a [transcript of messages](crate::messages); then run
+/// `INSTA_UPDATE=always cargo test --test it twins:: messages::`, and read what has come.
 const TRANSCRIPT: &str = include_str!("snapshots/it__twins__operations.snap");
 
 /// A block of the transcript, as it is given.
@@ -117,7 +118,17 @@ fn ids(db: &Database) -> Vec<(String, String)> {
     [items, letters, vec![("BATCH".to_owned(), batch)]].concat()
 }
 
-/// One of the two databases.
+/// A line of the transcript, with ids for its words.
+fn with_ids(line: &str, ids: &[(String, String)]) -> String {
+    ids.iter().fold(line.to_owned(), |line, (word, id)| line.replace(word, id))
+}
+
+/// A text with the words of the transcript for ids.
+fn with_words(text: &str, ids: &[(String, String)]) -> String {
+    ids.iter().fold(text.to_owned(), |text, (word, id)| text.replace(id, word))
+}
+
+/// One of the databases.
 struct Twin {
     db: Database,
     /// The words of the transcript, each with its id.
@@ -144,19 +155,18 @@ impl Twin {
 
     /// A text with the words of the transcript for ids, and without what differs from one copy to the other.
     fn names(&self, text: &str) -> String {
-        names(&self.ids.iter().fold(text.to_owned(), |text, (word, id)| text.replace(id, word)), &self.db)
+        names(&with_words(text, &self.ids), &self.db)
     }
 
     /// Runs a command.
     fn run(&self, line: &str) -> Ran {
-        let line = self.ids.iter().fold(line.to_owned(), |line, (word, id)| line.replace(word, id));
-        run(&self.db, &line.split(' ').collect::<Vec<_>>())
+        run(&self.db, &with_ids(line, &self.ids).split(' ').collect::<Vec<_>>())
     }
 
     /// What a command prints, as a person sees it.
     fn printed(&self, ran: Ran, is_measured: bool) -> String {
-        let named = |text: String| self.ids.iter().fold(text, |text, (word, id)| text.replace(id, word));
-        let ran = Ran { stdout: named(ran.stdout), stderr: named(ran.stderr), ..ran };
+        let named = |text: &str| with_words(text, &self.ids);
+        let ran = Ran { stdout: named(&ran.stdout), stderr: named(&ran.stderr), ..ran };
         without_clock(&printed(&ran, &self.db, is_measured))
     }
 
@@ -318,13 +328,11 @@ fn a_command_and_its_request_answer_and_change_the_same() {
     let mut told = |text: &str| transcript.extend([text, "\n"]);
     for Block { command, request, is_measured } in blocks() {
         told(&format!("{} kvqueue {command}\n> {request}", if is_measured { "~" } else { "$" }));
-        let with_ids =
-            |line: &str| ids.iter().fold(line.to_owned(), |line, (word, id)| line.replace(word, id));
         let text = shown.printed(shown.run(command), is_measured);
         assert!(!text.lines().any(|line| is_step(&line)), "{text}: this would be run the next time");
         told(text.trim_end());
         let ran = ours.run(&format!("{command} --json"));
-        let reply = send(&served.at, &with_ids(request));
+        let reply = send(&served.at, &with_ids(request, &ids));
 
         let (left, right) = (ours.of_command(&ran), theirs.of_request(&reply));
         let same = match (&left, &right) {
@@ -383,6 +391,7 @@ fn a_command_and_its_request_answer_and_change_the_same() {
         insta::assert_snapshot!("operations", transcript.trim_end());
     });
 }
+
 /// The command that answers something else each time.
 const RANDOM: &str = "token new";
 
@@ -397,8 +406,8 @@ fn a_command_by_the_url_of_a_daemon_answers_and_changes_the_same() {
     let commands = commands.iter().map(|block| block.command);
     for command in commands.filter(|command| !command.starts_with(RANDOM)) {
         for line in [command.to_owned(), format!("{command} --json")] {
-            let with_ids = ids.iter().fold(line.clone(), |line, (word, id)| line.replace(word, id));
-            let (here, there) = (ours.run(&line), run(&daemon, &with_ids.split(' ').collect::<Vec<_>>()));
+            let by_url = with_ids(&line, &ids);
+            let (here, there) = (ours.run(&line), run(&daemon, &by_url.split(' ').collect::<Vec<_>>()));
             let said = |ran: &Ran| (ran.code, without_clock(&ours.names(&ran.stdout)));
             assert_eq!(said(&there), said(&here), "{line}: {there:?} {here:?}");
             let refusal = here.stderr.trim().trim_start_matches("kvqueue: ");

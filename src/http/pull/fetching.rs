@@ -196,6 +196,7 @@ impl Fetching {
                     // It is in `self.watch`, and `run` waits on it.
                     Effect::Watch => {}
                     Effect::Delay(delay) => self.timer = Some((Instant::now() + delay, Event::DelayOver)),
+                    // Only `OnlyExpired` fails: other errors are answered.
                     Effect::Backoff { .. } => {
                         self.timer = Some((Instant::now() + FAILED, Event::BackoffOver));
                     }

@@ -55,7 +55,7 @@ impl Document {
         found.unwrap_or_else(|| panic!("docs/openapi.json has no {method} {path}"))
     }
 
-    /// Holds an answer to what the document says of it.
+    /// Fails if an answer is not as the document says.
     #[track_caller]
     pub(crate) fn hold(&self, operation: &Described<'_>, reply: &Reply) {
         self.check(operation.method, operation.path, reply);

@@ -346,6 +346,11 @@ fn a_push_wakes_a_worker_whose_daemon_has_waited_for_a_slot_before() {
     });
 }
 
+/// How many requests for items of queue `q` wait at a daemon.
+fn waiting(served: &Served) -> u64 {
+    served.at.get("/api/v1/queues/q").is(200)["workers"]["waiting"].as_u64().unwrap()
+}
+
 /// A worker asks, waits for 20 s, and closes its connection.
 fn ask_and_go(served: &Served, how: Shutdown) {
     let body = json!({"wait_ms": 20_000}).to_string();
@@ -354,9 +359,10 @@ fn ask_and_go(served: &Served, how: Shutdown) {
         served.at.tcp(),
         body.len()
     );
+    let before = waiting(served);
     let mut stream = TcpStream::connect(served.at.tcp()).unwrap();
     stream.write_all(head.as_bytes()).unwrap();
-    thread::sleep(Duration::from_millis(300));
+    wait_until("the worker waits", || waiting(served) > before);
     stream.shutdown(how).unwrap();
 }
 
@@ -368,11 +374,8 @@ fn nothing_starts_for_a_worker_that_has_gone() {
     let served = serve(&db, "[queues.q]\nhandler = 'pull'\nkind = 'keyed'\n");
     let worker = Worker::at(&served);
     thread::scope(|scope| {
-        for _ in 0..3 {
-            ask_and_go(&served, Shutdown::Both);
-        }
+        ask_and_go(&served, Shutdown::Both);
         let waiting = scope.spawn(|| worker.lease(&json!({"wait_ms": 10_000})).is(200));
-        thread::sleep(Duration::from_millis(200));
         push_keyed(&served.at, "one", 1);
         assert_eq!(waiting.join().unwrap()["items"][0]["payload"], "one");
     });
@@ -381,18 +384,17 @@ fn nothing_starts_for_a_worker_that_has_gone() {
 #[test]
 fn each_worker_gets_the_lease_that_it_asked_for_although_items_of_another_have_expired() {
     let db = Database::new();
+    run(&db, &["pause", "q", "--create"]).ok();
     let served = serve(&db, PULL);
     let worker = Worker::at(&served);
-    run(&db, &["pause", "q", "--create"]).ok();
-    thread::sleep(Duration::from_millis(500));
+    let wanted = json!({"max": 5, "lease_ms": 5_000, "wait_ms": 30_000});
     thread::scope(|scope| {
         let first = scope.spawn(|| worker.lease(&json!({"lease_ms": 60_000, "wait_ms": 5_000})).is(200));
-        thread::sleep(Duration::from_millis(300));
-        let second =
-            scope.spawn(|| worker.lease(&json!({"max": 5, "lease_ms": 5_000, "wait_ms": 30_000})).is(200));
+        wait_until("one worker waits", || waiting(&served) == 1);
+        let second = scope.spawn(|| worker.lease(&wanted).is(200));
+        wait_until("both workers wait", || waiting(&served) == 2);
         run(&db, &["push", "q", "expires", "--ttl", "1ms"]).ok();
         run(&db, &["push", "q", "lives"]).ok();
-        thread::sleep(Duration::from_millis(300));
         // Both are served by one fetch.
         run(&db, &["resume", "q"]).ok();
         let (first, second) = (first.join().unwrap(), second.join().unwrap());

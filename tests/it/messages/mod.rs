@@ -159,8 +159,7 @@ fn every_command_has_its_part() {
             Step::Runs { .. } => _ = shown.insert(part.to_owned()),
             // Its output is a document.
             Step::Before(line) if line.starts_with(part) => _ = shown.insert(part.to_owned()),
-            Step::Before(_) => {}
-            Step::Daemon(_) | Step::File(..) => {}
+            Step::Before(_) | Step::Daemon(_) | Step::File(..) => {}
         }
     }
     let commands: Vec<_> = commands();
