@@ -351,8 +351,8 @@ fn waiting(served: &Served) -> u64 {
     served.at.get("/api/v1/queues/q").is(200)["workers"]["waiting"].as_u64().unwrap()
 }
 
-/// A worker asks, waits for 20 s, and closes its connection.
-fn ask_and_go(served: &Served, how: Shutdown) {
+/// A worker asks for items, and waits for them for 20 s. It returns when the daemon has the request.
+fn ask(served: &Served) -> TcpStream {
     let body = json!({"wait_ms": 20_000}).to_string();
     let head = format!(
         "POST /api/v1/queues/q/lease HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
@@ -363,7 +363,7 @@ fn ask_and_go(served: &Served, how: Shutdown) {
     let mut stream = TcpStream::connect(served.at.tcp()).unwrap();
     stream.write_all(head.as_bytes()).unwrap();
     wait_until("the worker waits", || waiting(served) > before);
-    stream.shutdown(how).unwrap();
+    stream
 }
 
 /// A start counts for the rate of a queue, also if the item is released at once.
@@ -374,7 +374,7 @@ fn nothing_starts_for_a_worker_that_has_gone() {
     let served = serve(&db, "[queues.q]\nhandler = 'pull'\nkind = 'keyed'\n");
     let worker = Worker::at(&served);
     thread::scope(|scope| {
-        ask_and_go(&served, Shutdown::Both);
+        ask(&served).shutdown(Shutdown::Both).unwrap();
         let waiting = scope.spawn(|| worker.lease(&json!({"wait_ms": 10_000})).is(200));
         push_keyed(&served.at, "one", 1);
         assert_eq!(waiting.join().unwrap()["items"][0]["payload"], "one");
@@ -430,8 +430,10 @@ fn a_request_finds_the_slot_that_has_become_free_just_before() {
 fn a_disconnected_worker_spends_no_attempt() {
     let db = Database::new();
     let served = serve(&db, PULL);
-    for how in [Shutdown::Both, Shutdown::Write] {
-        ask_and_go(&served, how);
+    // Both wait before one goes: the daemon forgets a worker that has gone when the next one asks.
+    let workers = [Shutdown::Both, Shutdown::Write].map(|how| (ask(&served), how));
+    for (worker, how) in &workers {
+        worker.shutdown(*how).unwrap();
     }
     thread::sleep(Duration::from_millis(100));
     run(&db, &["push", "q", "here"]).ok();
