@@ -72,150 +72,87 @@
 //! FoundationDB's own ([`RetryPolicy`]), and times and the clock of a [`VersionHistory`] come from the
 //! caller. Only [`SessionId::new`] makes random bytes; with given ids a run can be repeated.
 //!
-//! Where things are: `keys/` is the contract on disk, one record type per file; `ops/` holds one transaction body per
-//! file; `operation.rs` runs what must commit exactly once, and [`retry`] what may be repeated. The feature `migration` adds
-//! access to the rows of queues as they are stored.
+//! Where things are, from the top; each uses only what is below it. `client/` is what programs use. `ops/` has the bodies of transactions, an
+//! operation a file. `run/` runs a transaction until it has committed: [`retry`] what may be repeated, `exactly_once` what may not. `keys/` is
+//! the contract on disk, one record type a file. `model/` has the values. The feature `migration` adds access to the rows of queues as they are stored.
 
-mod approach;
-mod batch;
-mod binding;
-mod canceller;
-mod clocks;
-mod counts;
-mod dead;
-mod delayed;
-mod error;
-mod history;
-mod holds;
-mod id;
-mod item;
-pub mod item_batch;
-mod item_change;
-mod item_wait;
+mod client;
 mod keys;
-mod kind;
-mod lease;
-mod limits;
-mod marked;
-mod meta;
-#[cfg(feature = "migration")]
-pub mod migration;
-mod mover;
-mod new_item;
-mod operation;
+mod model;
 mod ops;
-mod partitions;
-mod producer;
-mod progress;
-mod pushed;
-mod queue;
-mod rate;
-pub mod recipes;
-mod recorder;
-mod recount;
-pub mod retry;
-mod rng;
-mod rules;
-pub mod schedule;
-pub mod session;
-mod sightings;
-mod single;
-mod stored;
-mod suspects;
-mod sweeper;
+mod run;
 #[cfg(test)]
 mod testing;
-mod time;
-mod turn;
-mod version_history;
-mod view;
-mod waiting;
-mod watch;
 
-pub use approach::{Approach, Spread, Staged};
-pub use batch::{BatchLimits, Batches, batches, batches_by};
-pub use canceller::{CancelCounts, CancelFilter, Canceller};
-pub use clocks::{Believed, ClocksDiffer};
-pub use counts::{Counts, Unfinished};
-pub use dead::{AllDead, DeadLetter, DeadLetterEffect};
-pub use delayed::{Requeued, ScheduledItem};
-pub use error::{DeadLetterError, FetchError, LeaseError, MoveError, NameError, PushError, QueueError};
-pub use history::{
+#[cfg(feature = "migration")]
+pub use client::migration;
+pub use client::{recipes, session};
+pub use model::{item_batch, schedule};
+pub use run::retry;
+
+pub use crate::client::sweeper::rules::SweepRules;
+pub use client::approach::{Approach, Spread, Staged};
+pub use client::canceller::Canceller;
+pub use client::lease::{Acknowledgement, CommitStatus, Lease, acknowledge_together};
+pub use client::mover::{MoveCounts, Mover};
+pub use client::producer::{Driver, ProduceError, Producer};
+pub use client::queue::{Queue, all_queues};
+pub use client::recount::{RowCounter, text_queues};
+pub use client::session::{FetchOptions, Fetched, FetchedFor, Pushed, Session, Share, Taken};
+pub use client::suspects::Quarantine;
+pub use client::sweep_tokens::{SweptTokens, TokenPlace, sweep_tokens};
+pub use client::sweeper::{Clock, SweepCounts, Sweeper, Swept};
+pub use model::batch::{BatchLimits, Batches, batches, batches_by};
+pub use model::cancel::{CancelCounts, CancelFilter};
+pub use model::clocks::{Believed, ClocksDiffer};
+pub use model::counts::{Counts, Unfinished};
+pub use model::dead::{AllDead, DeadLetter, DeadLetterEffect};
+pub use model::error::{
+    DeadLetterError, FetchError, LeaseError, MoveError, NameError, PushError, QueueError,
+};
+pub use model::history::{
     EndedItem, Ending, HistoryCursor, HistoryFilter, HistoryIndex, HistoryIndexError, HistoryPage,
     MAX_HISTORY, MAX_INDEXED, MAX_INDEXED_NAME, MAX_RESULT, MAX_WORKER, ParseEndingError,
     ParseHistoryCursorError,
 };
-pub use holds::{HeldBy, HeldKey};
-pub use id::{ItemId, ParseIdError};
-pub use item::{Item, ParseStampError, Stamp};
-pub use item_change::ItemChange;
-pub use item_wait::{ItemPlace, ItemWatch};
-pub use keys::leases::{LeaseId, ParseLeaseIdError};
-pub use keys::pause::Pause;
-pub use kind::{End, Kind, Packing};
-pub use lease::{Acknowledgement, CommitStatus, ItemOutcome, Lease, acknowledge_together};
-pub use limits::{LimitError, Limits, Pattern, Scope};
-pub use meta::{Failure, MAX_FAILURES, MAX_REASON, Meta, Millis};
-pub use mover::{MoveCounts, Mover};
-pub use new_item::{IfTaken, NewItem, PushOptions};
+pub use model::holds::{HeldBy, HeldKey};
+pub use model::id::{ItemId, ParseIdError};
+pub use model::item::Item;
+pub use model::item_change::ItemChange;
+pub use model::item_effect::ItemEffect;
+pub use model::kind::{End, Kind, Packing};
+pub use model::lease_id::{LeaseId, ParseLeaseIdError};
+pub use model::limits::{LimitError, Limits, Pattern, Scope};
+pub use model::meta::{Failure, MAX_FAILURES, MAX_REASON, Meta, Millis};
+pub use model::new_item::{IfTaken, NewItem, PushOptions};
+pub use model::outcome::ItemOutcome;
+pub use model::partitions::{MAX_PARTITIONS, Partitions, PartitionsError};
+pub use model::pause::Pause;
+pub use model::progress::{MAX_PROGRESS_MESSAGE, Progress};
+pub use model::pushed::{PendingPush, PushEffect, PushedItem};
+pub use model::rate::Rate;
+pub use model::recorder::{Recorder, Recording};
+pub use model::recount::{Counted, IndexFaults, Recount};
+pub use model::retry_error::{Attempts, RetryError};
+pub use model::rules::{OnExpiry, RetryRules};
+pub use model::scheduled::{Requeued, ScheduledItem};
+pub use model::session_id::SessionId;
+pub use model::sizes::{
+    MAX_ATTRIBUTES, MAX_ITEM_KEY, MAX_KEY, MAX_NAME, MAX_PAYLOAD, MAX_PREFIX, MAX_PUSHES, MAX_TAKE_BYTES,
+    MAX_TEXT, MAX_VALUE, PAYLOAD_CEILING,
+};
+pub use model::stamp::{ParseStampError, Stamp};
+pub use model::stored::{State, StoredItem};
+pub use model::time::{from_millis, millis};
+pub use model::view::{
+    Cursor, ItemPage, ItemState, ItemView, LeaseView, ParseCursorError, ParseItemStateError,
+};
+pub use model::waiting::{AtLeast, Waiting, WaitsOn};
 pub use ops::pop::Popped;
 pub use ops::push::Pusher;
 pub use ops::queues::{QueuePage, queues, queues_page, queues_page_named};
 pub use ops::relocate::Movable;
-pub use ops::sweep_tokens::{SweptTokens, TokenPlace, sweep_tokens};
-pub use partitions::{MAX_PARTITIONS, Partitions, PartitionsError};
-pub use producer::{Driver, ProduceError, Producer};
-pub use progress::{MAX_PROGRESS_MESSAGE, Progress};
-pub use pushed::{PendingPush, PushEffect, PushedItem};
-pub use queue::{Queue, all_queues};
-pub use rate::Rate;
-pub use recorder::{Recorder, Recording};
-pub use recount::{Counted, IndexFaults, Recount, RowCounter, text_queues};
-pub use retry::{Attempts, RetryError, RetryPolicy};
-pub use rules::{OnExpiry, RetryRules};
-pub use session::{FetchOptions, Fetched, FetchedFor, Pushed, Session, SessionId, Share, Taken};
-pub use single::ItemEffect;
-pub use stored::{State, StoredItem};
-pub use suspects::Quarantine;
-pub use sweeper::{Clock, SweepCounts, SweepRules, Sweeper, Swept};
-pub use time::{from_millis, millis};
-pub use version_history::VersionHistory;
-pub use view::{Cursor, ItemPage, ItemState, ItemView, LeaseView, ParseCursorError, ParseItemStateError};
-pub use waiting::{AtLeast, Waiting, WaitsOn};
-pub use watch::Watch;
-
-/// The longest value in bytes: FoundationDB's limit. Longer payloads are stored in several.
-pub const MAX_VALUE: usize = 100_000;
-
-/// The longest payload in bytes, unless [`PushOptions::max_payload`] says otherwise.
-pub const MAX_PAYLOAD: usize = 8 << 20;
-
-/// The longest payload in bytes that can be allowed: it has to fit into one transaction of FoundationDB's, of 10,000,000 bytes, with
-/// the keys of its parts.
-pub const PAYLOAD_CEILING: usize = 9_000_000;
-
-/// The most bytes of an item's attributes: names and values, and 8 for each.
-pub const MAX_ATTRIBUTES: usize = 16 << 10;
-
-/// The longest content type and the longest trace parent in bytes.
-pub const MAX_TEXT: usize = 1 << 10;
-
-/// The longest unique key and the longest idempotency key in bytes.
-pub const MAX_KEY: usize = 1 << 10;
-
-/// The most bytes that one take gathers, since FoundationDB asks for transactions of at most 1 MB: payloads, side records, and what the database counts for removing them. A single item may
-/// have more. A fetch of a keyed queue takes up to 3.5 MB more for the places of the keys that it serves.
-pub const MAX_TAKE_BYTES: usize = 1_000_000;
-
-/// The longest key of an item, and the longest pattern of a rule, in bytes.
-pub const MAX_ITEM_KEY: usize = 256;
-
-/// The longest queue name in bytes.
-pub const MAX_NAME: usize = 255;
-
-/// The longest prefix in bytes. It leaves room below FoundationDB's limit of 10,000 bytes for a name whose
-/// every byte needs escaping.
-pub const MAX_PREFIX: usize = 4_096;
-
-/// The most pushes to one queue in one transaction: user versions have 16 bits.
-pub const MAX_PUSHES: usize = 1 << 16;
+pub use ops::wait::{ItemPlace, ItemWatch};
+pub use run::retry::RetryPolicy;
+pub use run::version_history::VersionHistory;
+pub use run::watch::Watch;

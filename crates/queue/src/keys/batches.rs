@@ -10,14 +10,14 @@
 //! The first is written when a batch is made, committed, and closed, and the second only when it is made and closed. Whatever ends members only adds to counters and sets the mark, so
 //! the ends of members do not conflict with each other.
 
-use crate::history::Ending;
-use crate::item_batch::BatchCounts;
-use crate::keys::element::{UUID, UUID_LEN, append_number, append_uuid, split_number};
 use crate::keys::fields::{each, number, put, text};
 use crate::keys::schedules::definition::attribute;
 use crate::keys::{append_bytes, counters, pause, range};
-use crate::meta::Millis;
-use crate::new_item::NewItem;
+use crate::model::element::{UUID, UUID_LEN, append_number, append_uuid, split_number};
+use crate::model::history::Ending;
+use crate::model::item_batch::BatchCounts;
+use crate::model::meta::Millis;
+use crate::model::new_item::NewItem;
 
 const BATCH: &[u8] = b"batch";
 const ITEM: &[u8] = b"batch-item";

@@ -6,8 +6,9 @@
 
 use bytes::Bytes;
 
-use crate::id::ItemId;
-use crate::keys::leases::{LeaseId, key as lease_key};
+use crate::keys::leases::key as lease_key;
+use crate::model::id::ItemId;
+use crate::model::lease_id::LeaseId;
 
 /// Second element of the record's key.
 pub(crate) const CANCELLED: &[u8] = b"cancelled";

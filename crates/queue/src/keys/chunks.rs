@@ -3,10 +3,10 @@
 //! The item's value is the payload's beginning, of [`MAX_VALUE`] bytes; chunk n is the n-th following part of that length. Written by
 //! the push, in its transaction; they stay where they are until the item is finished, popped or purged.
 
-use crate::id::ItemId;
 use crate::keys;
-use crate::keys::element::{append_number, split_number};
-use crate::{MAX_VALUE, PAYLOAD_CEILING};
+use crate::model::element::{append_number, split_number};
+use crate::model::id::ItemId;
+use crate::model::sizes::{MAX_VALUE, PAYLOAD_CEILING};
 
 /// Second element of a chunk's key.
 pub(crate) const CHUNK: &[u8] = b"chunk";

@@ -2,7 +2,7 @@
 //!
 //! Written by a sweeper with what it moves, in the same transaction; read by all sweepers. A claim that ran out means nothing.
 
-use crate::session::SessionId;
+use crate::model::session_id::SessionId;
 
 /// Second element of the claim's key.
 pub(crate) const SWEEP: &[u8] = b"sweep";

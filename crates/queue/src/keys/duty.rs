@@ -3,7 +3,7 @@
 //! Written by a sweeper after it has looked at everything; read first by every sweeper that looks. It is a hint that saves reads: only
 //! the [claim](crate::keys::claims) decides which sweeper may move something.
 
-use crate::session::SessionId;
+use crate::model::session_id::SessionId;
 
 /// Second element of the record's key.
 pub(crate) const DUTY: &[u8] = b"duty";

@@ -13,13 +13,14 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use crate::history::{EndedItem, Ending};
-use crate::id::ItemId;
-use crate::item::Stamp;
-use crate::keys::element::{STAMP, append_number, split_number};
 use crate::keys::fields::{each, number, put, take_number, text};
 use crate::keys::items;
-use crate::meta::{Meta, Millis};
+use crate::model::element::{STAMP, append_number, split_number};
+use crate::model::history::{EndedItem, Ending, GroupKey};
+use crate::model::id::ItemId;
+use crate::model::id_layout::{suffix, suffix_stamp};
+use crate::model::meta::{Meta, Millis};
+use crate::model::stamp::Stamp;
 
 /// Second element of the keys of groups.
 pub(crate) const ENDED: &[u8] = b"ended";
@@ -136,21 +137,11 @@ impl Setting {
     }
 }
 
-/// Which group it is.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct GroupKey {
-    pub(crate) minute: u64,
-    /// Of its transaction.
-    pub(crate) stamp: Stamp,
-    /// Its first item.
-    pub(crate) first: ItemId,
-}
-
 impl GroupKey {
     /// The key; `subspace` is the packed (q, "ended").
     pub(crate) fn encode(&self, subspace: &[u8]) -> Vec<u8> {
         let mut key = from_minute(subspace, self.minute);
-        key.extend_from_slice(&items::suffix(self.stamp));
+        key.extend_from_slice(&suffix(self.stamp));
         key.extend_from_slice(self.first.as_bytes());
         key
     }
@@ -160,7 +151,7 @@ impl GroupKey {
         let (minute, rest) = split_number(key.strip_prefix(subspace)?)?;
         let (stamp, first) = rest.split_at_checked(1 + Stamp::LEN)?;
         let first = ItemId::new(Bytes::copy_from_slice(first));
-        Some(GroupKey { minute, stamp: items::suffix_stamp(stamp)?, first })
+        Some(GroupKey { minute, stamp: suffix_stamp(stamp)?, first })
     }
 }
 
@@ -216,7 +207,7 @@ impl Run {
     pub(crate) fn decode(subspace: &[u8], key: &[u8], value: &[u8]) -> Option<Run> {
         let (hour, rest) = split_number(key.strip_prefix(subspace)?)?;
         let (last, stamp) = rest.split_at_checked(rest.len().checked_sub(1 + Stamp::LEN)?)?;
-        let (stamp, last) = (items::suffix_stamp(stamp)?, id(last));
+        let (stamp, last) = (suffix_stamp(stamp)?, id(last));
         let (mut of_hour, mut group, mut first) = (0, None, None);
         for field in each(value) {
             match field? {
@@ -404,6 +395,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::model::id_layout::split_partition;
     use crate::testing::stamped;
 
     fn fifo(version: u64, user: u16) -> ItemId {
@@ -416,9 +408,7 @@ mod tests {
         assert!(is_one_run(&fifo(5, 1), &fifo(5, 2)));
         assert!(is_one_run(&fifo(5, 1), &fifo(5 + SPAN, 0)));
         assert!(!is_one_run(&fifo(5, 1), &fifo(6 + SPAN, 0)));
-        let [Some((_, stamp)), ..] = [crate::keys::partitions::split(fifo(5, 2).as_bytes())] else {
-            panic!()
-        };
+        let [Some((_, stamp)), ..] = [split_partition(fifo(5, 2).as_bytes())] else { panic!() };
         assert!(!is_one_run(&fifo(5, 1), &ItemId::in_partition(1, stamp)));
         let recipe = ItemId::new(vec![0x15, 1, 1, 2, 0].into());
         assert!(!is_one_run(&recipe, &recipe));

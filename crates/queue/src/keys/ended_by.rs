@@ -6,10 +6,10 @@
 //!
 //! Another kind of row would change these together: what writes rows (`Recorded::values`), what counts them (`cost::indexed`), and what reads them (`Index::find`).
 
-use crate::id::ItemId;
-use crate::keys::element::{append_bytes, append_number};
 use crate::keys::ended::{from_minute, hour};
 use crate::keys::items;
+use crate::model::element::{append_bytes, append_number};
+use crate::model::id::ItemId;
 
 /// Second element of the keys.
 pub(crate) const ENDED_BY: &[u8] = b"ended-by";
@@ -42,9 +42,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::item::Stamp;
-    use crate::keys::ended::{GroupKey, pending_group};
+    use crate::keys::ended::pending_group;
     use crate::keys::range;
+    use crate::model::history::GroupKey;
+    use crate::model::stamp::Stamp;
     use crate::testing::stamped;
 
     proptest! {

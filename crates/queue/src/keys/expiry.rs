@@ -7,10 +7,9 @@
 //! when the time has come, and where it is for an expiry alone, when the item ends. A fetch leaves it, so that it costs a fetch nothing. So there
 //! may be a row of an item that is running, was tried before, or has ended: the sweeper passes that over.
 
-use crate::id::ItemId;
-use crate::keys::later;
-use crate::keys::range;
-use crate::meta::{Meta, Millis};
+use crate::keys::{later, range};
+use crate::model::id::ItemId;
+use crate::model::meta::{Meta, Millis};
 
 /// Second element of the key of an item's expiry.
 pub(crate) const EXPIRY: &[u8] = b"expiry";

@@ -2,8 +2,10 @@
 //!
 //! Written by pushes with a versionstamped key, read and cleared by pops.
 
-use crate::item::Stamp;
-use crate::keys::element::STAMP;
+use crate::model::element::STAMP;
+#[cfg(test)]
+use crate::model::id_layout::{suffix, suffix_stamp};
+use crate::model::stamp::Stamp;
 
 /// Second element of an item's key.
 pub(crate) const VAL: &[u8] = b"val";
@@ -14,19 +16,6 @@ pub(crate) const VAL: &[u8] = b"val";
 #[cfg(test)]
 pub(crate) fn pending(subspace: &[u8], user: u16) -> Vec<u8> {
     pending_record(subspace, user, &[])
-}
-
-/// The part of an item's key behind the subspace: its stamp as a tuple element.
-pub(crate) fn suffix(stamp: Stamp) -> [u8; 1 + Stamp::LEN] {
-    let mut suffix = [STAMP; 1 + Stamp::LEN];
-    suffix[1..].copy_from_slice(stamp.as_bytes());
-    suffix
-}
-
-/// The stamp in a suffix, if it is one.
-pub(crate) fn suffix_stamp(suffix: &[u8]) -> Option<Stamp> {
-    let (&STAMP, stamp) = suffix.split_first()? else { return None };
-    <[u8; Stamp::LEN]>::try_from(stamp).ok().map(Stamp::from)
 }
 
 /// The parameter of SET_VERSIONSTAMPED_KEY for a record of push number `user` whose key is `before`, the stamp as an element,

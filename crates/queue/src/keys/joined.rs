@@ -6,7 +6,7 @@
 use bytes::Bytes;
 
 use super::meta;
-use crate::item_batch::BatchId;
+use crate::model::item_batch::BatchId;
 
 /// The batches that items of a lease have joined, each with the item's index.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -24,14 +24,13 @@
 
 use bytes::Bytes;
 
-use crate::holds::HeldBy;
-use crate::id::ItemId;
-use crate::item::Stamp;
-use crate::keys::element::{append_bytes, append_number, split_bytes, split_number};
-use crate::keys::items;
 use crate::keys::range;
 use crate::keys::rules_pending::RULES_PENDING;
-use crate::limits::KnownRules;
+use crate::model::element::{append_bytes, append_number, split_bytes, split_number};
+use crate::model::holds::HoldCause;
+use crate::model::id::ItemId;
+use crate::model::id_layout::split_id;
+use crate::model::limits::KnownRules;
 
 /// Second element of a ready item's key.
 pub(crate) const KVAL: &[u8] = b"kval";
@@ -374,15 +373,6 @@ pub(crate) fn decode_listed(value: &[u8]) -> Option<(Cause, u64)> {
     Some((Cause::of_number(cause).filter(|cause| cause.is_suspect())?, position))
 }
 
-/// What ends a hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum HoldCause {
-    /// The item is scheduled: its time comes, or it is deleted.
-    Scheduled,
-    /// The item is a dead letter: an operator decides about it.
-    Dead,
-}
-
 impl HoldCause {
     pub(crate) fn encode(self) -> [u8; 1] {
         match self {
@@ -399,24 +389,6 @@ impl HoldCause {
             _ => None,
         }
     }
-
-    pub(crate) fn with(self, item: ItemId) -> HeldBy {
-        match self {
-            HoldCause::Scheduled => HeldBy::Scheduled(item),
-            HoldCause::Dead => HeldBy::Dead(item),
-        }
-    }
-}
-
-/// What stands between the queue's part of an item's key and its stamp: the key as an element.
-pub(crate) fn key_element(key: &[u8]) -> Vec<u8> {
-    with_bytes(&[], key)
-}
-
-/// The key and the stamp in the id of a keyed queue's item; `None` if it is the id of another kind.
-pub(crate) fn split_id(id: &[u8]) -> Option<(Vec<u8>, Stamp)> {
-    let (key, rest) = split_bytes(id)?;
-    Some((key, items::suffix_stamp(rest)?))
 }
 
 /// The scopes that an item of this key counts in: the queue, which is the empty scope; what stands before the first slash; the key.
@@ -462,6 +434,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::model::id_layout::{key_element, suffix};
+    use crate::model::stamp::Stamp;
 
     #[test]
     fn an_item_counts_in_its_queue_its_tenant_and_its_key() {
@@ -508,16 +482,9 @@ mod tests {
         }
 
         #[test]
-        fn item_ids_round_trip(key: Vec<u8>, stamp: [u8; Stamp::LEN]) {
-            let stamp = Stamp::from(stamp);
-            let id = [key_element(&key), items::suffix(stamp).to_vec()].concat();
-            prop_assert_eq!(split_id(&id), Some((key, stamp)));
-        }
-
-        #[test]
         fn holds_round_trip(key: Vec<u8>, stamp: [u8; Stamp::LEN], is_dead: bool) {
             let space = KeyedSpace::new(b"\x01q\x00");
-            let id = [key_element(&key), items::suffix(Stamp::from(stamp)).to_vec()].concat();
+            let id = [key_element(&key), suffix(Stamp::from(stamp)).to_vec()].concat();
             let id = ItemId::new(id.into());
             let row = space.hold_key(&id);
             prop_assert_eq!(space.decode_hold(&row), Some(id));

@@ -3,9 +3,9 @@
 //! Written by pushes for a time and by retries; removed by the sweeper that makes the item ready. Its payload's value is at
 //! (q, "body", id), and its time at (q, "due", id).
 
-use crate::id::ItemId;
-use crate::keys::element::{append_number, split_number};
-use crate::meta::Millis;
+use crate::model::element::{append_number, split_number};
+use crate::model::id::ItemId;
+use crate::model::meta::Millis;
 
 /// Second element of the key of an item put aside.
 pub(crate) const LATER: &[u8] = b"later";

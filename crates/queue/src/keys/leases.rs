@@ -11,90 +11,62 @@
 //! Whatever looks for a running item reads all headers. So they have to be short.
 
 use std::collections::BTreeSet;
-use std::fmt;
-use std::str::FromStr;
 
 use bytes::Bytes;
-use mutant::{bound, mutant};
 use twox_hash::xxhash3_128::Hasher;
 
-use crate::id::ItemId;
-use crate::keys::element::{UUID, append_number, append_uuid, split_number};
 use crate::keys::joined::Joined;
 use crate::keys::range;
-use crate::session::SessionId;
+use crate::model::element::{UUID, append_number, append_uuid, split_number};
+use crate::model::id::ItemId;
+use crate::model::lease_id::LeaseId;
+use crate::model::session_id::SessionId;
+use mutant::{bound, mutant};
 
 /// Second element of a header's key.
 pub(crate) const LEASE: &[u8] = b"lease";
+
 /// Second element of the key of a piece of a body.
 pub(crate) const HELD: &[u8] = b"held";
 
 /// The first byte of a header.
 const FORMAT: u8 = 1;
+
 /// The same of a lease that was written for another session, which has not been heard of since.
 const SERVED: u8 = 2;
+
 /// The same of a lease that has a record of progress.
 const PROGRESS: u8 = 3;
+
 /// The same of a lease whose items have joined batches. Then flags say what the other formats do.
 const JOINED: u8 = 4;
+
 /// The flag of a header like one of the format [`SERVED`].
 const IS_SERVED: u8 = 1;
+
 /// The flag of a header like one of the format [`PROGRESS`].
 const HAS_PROGRESS: u8 = 2;
+
 /// The most bytes of a header that items join batches in: it has to fit into a value, whatever else is added.
 pub(crate) const MAX_JOINED_HEADER: usize = 80_000;
+
 /// How long a lease lasts that was written for another session, in versions, until that has taken it up: as long as any transaction.
 pub(crate) const PICK_UP: u64 = 5_000_000;
+
 const FIXED: usize = 1 + 8 + 8 + 4 + 4;
+
 /// A body up to this length stands in the header, so that a lease of one small item has no row besides. Ten thousand such headers can be searched in one transaction. Earlier
 /// versions put bodies up to 4,096 bytes there.
 fn max_inline() -> usize {
     bound("lease-inline-bytes", 512)
 }
+
 /// A lease up to this number of items has a fingerprint of each in its header.
 const MAX_FINGERPRINTS: usize = 128;
+
 /// The length of a piece.
 pub(crate) fn piece_bytes() -> usize {
     bound("lease-piece-bytes", 90_000)
-}
-
-/// Which lease it is: no other has or had this id.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LeaseId {
-    /// The session that took it.
-    pub session: SessionId,
-    /// The number of its attempt.
-    pub number: u64,
-}
-
-/// A text is not the id of a lease.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("lease {text:?} is not 32 hexadecimal digits, a hyphen and a number")]
-pub struct ParseLeaseIdError {
-    text: String,
-}
-
-impl fmt::Display for LeaseId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}-{}", self.session, self.number)
-    }
-}
-
-impl FromStr for LeaseId {
-    type Err = ParseLeaseIdError;
-
-    fn from_str(text: &str) -> Result<LeaseId, ParseLeaseIdError> {
-        let parse = || {
-            let (session, number) = text.split_once('-')?;
-            let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-            if session.len() != 32 || !session.bytes().all(is_digit) || number.starts_with(['+', '0']) {
-                return None;
-            }
-            let session = u128::from_str_radix(session, 16).ok()?.to_be_bytes();
-            Some(LeaseId { session: SessionId(session), number: number.parse().ok()? })
-        };
-        parse().ok_or_else(|| ParseLeaseIdError { text: text.to_owned() })
-    }
 }
 
 /// The header of a lease.
@@ -414,7 +386,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::item_batch::BatchId;
+    use crate::model::item_batch::BatchId;
 
     prop_compose! {
         fn held()(id: Vec<u8>, meta: Vec<u8>, value in prop::collection::vec(any::<u8>(), 0..3_000)) -> Held {

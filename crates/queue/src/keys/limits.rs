@@ -2,8 +2,8 @@
 
 use std::num::NonZeroU32;
 
-use crate::limits::Limits;
-use crate::rate::Rate;
+use crate::model::limits::Limits;
+use crate::model::rate::Rate;
 
 const RUNNING: u8 = 1;
 const WEIGHT: u8 = 2;

@@ -3,9 +3,9 @@
 //! (q, "meta", id) holds the record of a ready item, written by any process that makes it ready, removed by the take. The same encoding stands in
 //! leases, and in the records of delayed items and dead letters. A reader keeps fields it does not know.
 
-use crate::item_batch::BatchId;
 use crate::keys::fields;
-use crate::meta::{Failure, Meta};
+use crate::model::item_batch::BatchId;
+use crate::model::meta::{Failure, Meta};
 
 /// Second element of the key of a ready item's side record.
 pub(crate) const META: &[u8] = b"meta";
@@ -28,8 +28,19 @@ pub(crate) const UNREADABLE: u8 = 11;
 pub(crate) const BATCH: u8 = 13;
 
 /// Whether a field of this tag is none that this version knows the meaning of.
-pub(crate) fn is_unknown(tag: u8) -> bool {
+fn is_unknown(tag: u8) -> bool {
     tag == UNREADABLE || tag > UNIQUE_UNTIL
+}
+
+impl Meta {
+    /// Adds a field that this version does not know ([`Meta::unknown_fields`]). `false` if the tag is one that this version knows the meaning of; then nothing is added.
+    pub fn add_unknown_field(&mut self, tag: u8, content: Vec<u8>) -> bool {
+        let unknown = is_unknown(tag);
+        if unknown {
+            self.unknown.push((tag, content));
+        }
+        unknown
+    }
 }
 
 /// The most bytes that are kept of a side record that cannot be read: with a reason it must fit into a value.

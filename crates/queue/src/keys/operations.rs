@@ -3,9 +3,9 @@
 //! Written by the push, in its transaction, and read by the next push with that id. Both are cleared by the sweep, once old. The stamp
 //! in the log has a number of its own: which operation of its transaction it was.
 
-use crate::item::Stamp;
-use crate::keys::element::STAMP;
 use crate::keys::partitions::Deal;
+use crate::model::element::STAMP;
+use crate::model::stamp::Stamp;
 
 /// Second element of an operation's key.
 pub(crate) const OP: &[u8] = b"op";
@@ -83,6 +83,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::model::id_layout::suffix;
 
     proptest! {
         #[test]
@@ -106,7 +107,7 @@ mod tests {
         #[test]
         fn operation_log_is_ordered_by_version(transaction: [u8; 10], version: u64, rest: Vec<u8>) {
             let stamp = Stamp::new(transaction, 0);
-            let key = [b"oplog", crate::keys::items::suffix(stamp).as_slice(), &rest].concat();
+            let key = [b"oplog", suffix(stamp).as_slice(), &rest].concat();
             prop_assert_eq!(log_version(b"oplog", &key), Some(stamp.version()));
             prop_assert_eq!(key < log_before(b"oplog", version), stamp.version() < version);
         }

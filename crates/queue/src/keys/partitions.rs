@@ -3,11 +3,8 @@
 //! Partition 0 is `(q, "val", stamp)`, so a queue without the record is a plain queue. The id of an item in another partition begins with
 //! the partition's number, so every record of the item tells its place. Written by the operator; read by pushes and fetches.
 
-use crate::item::Stamp;
-use crate::keys::element::{ONE_BYTE, STAMP};
-use crate::keys::items;
-use crate::partitions::{MAX_PARTITIONS, Partitions};
-use crate::time::{duration, versions};
+use crate::model::partitions::{MAX_PARTITIONS, Partitions};
+use crate::model::time::{duration, versions};
 
 /// Second element of the keys of items in partitions from 1 on.
 pub(crate) const PART: &[u8] = b"part";
@@ -85,52 +82,13 @@ impl Deal {
     }
 }
 
-/// What stands before the stamp in the id of an item of partition `i`.
-pub(crate) fn before_stamp(i: u8) -> Vec<u8> {
-    if i == 0 { Vec::new() } else { vec![ONE_BYTE, i] }
-}
-
-/// The id of an item, as bytes.
-pub(crate) fn id(i: u8, stamp: Stamp) -> Vec<u8> {
-    let mut id = before_stamp(i);
-    id.extend_from_slice(&items::suffix(stamp));
-    id
-}
-
-/// The partition in an item's id; 0 if the id is not of this layout.
-pub(crate) fn partition(id: &[u8]) -> u8 {
-    const LEN: usize = 2 + 1 + Stamp::LEN;
-    match id {
-        [ONE_BYTE, i, STAMP, ..] if id.len() == LEN => *i,
-        _ => 0,
-    }
-}
-
-/// Partition and stamp in an item's id; `None` if the id is not of this layout.
-pub(crate) fn split(id: &[u8]) -> Option<(u8, Stamp)> {
-    match id {
-        [ONE_BYTE, i @ 1..=u8::MAX, rest @ ..] => Some((*i, items::suffix_stamp(rest)?)),
-        _ => Some((0, items::suffix_stamp(id)?)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use foundationdb::tuple::{Versionstamp, pack};
     use proptest::prelude::*;
 
     use super::*;
 
     proptest! {
-        #[test]
-        fn ids_round_trip_and_match_the_tuple_layer(i: u8, transaction: [u8; 10], user: u16) {
-            let stamp = Stamp::new(transaction, user);
-            let id = id(i, stamp);
-            prop_assert_eq!((partition(&id), split(&id)), (i, Some((i, stamp))));
-            let stamp = Versionstamp::complete(transaction, user);
-            prop_assert_eq!(id, if i == 0 { pack(&(stamp,)) } else { pack(&(i64::from(i), stamp)) });
-        }
-
         #[test]
         fn records_round_trip(count in 1..=MAX_PARTITIONS, more in 0..MAX_PARTITIONS, max_disorder: u64, rest: Vec<u8>) {
             let record = Record { count, most: count.saturating_add(more).min(MAX_PARTITIONS), max_disorder };
@@ -141,7 +99,6 @@ mod tests {
 
         #[test]
         fn any_bytes_are_read_without_panic(bytes: Vec<u8>) {
-            prop_assert_eq!(partition(&bytes), split(&bytes).map_or(0, |(partition, _)| partition));
             let _ = Record::decode(&bytes);
         }
     }

@@ -3,33 +3,19 @@
 //! Written and cleared by any process that operates the queue; read and watched by everyone who hands out its items. A value of a layout that
 //! this version does not know pauses the queue all the same.
 
-use crate::meta::{MAX_REASON, Millis};
+use crate::model::meta::MAX_REASON;
+use crate::model::pause::Pause;
 
 /// Second element of the record's key.
 pub(crate) const PAUSE: &[u8] = b"pause";
 
 /// The first byte of a value.
 const FORMAT: u8 = 1;
+
 /// The flag of a queue that sweepers leave alone too.
 const FROZEN: u8 = 1;
 
-/// That a queue is paused: consumers take nothing from it. Pushes go on, and so do items that are in hand already.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Pause {
-    /// Since when, by the clock of the pausing process; 0 if unknown.
-    pub at: Millis,
-    /// Whether sweepers leave the queue alone too: nothing becomes due, and no lease that ran out comes back.
-    pub frozen: bool,
-    /// Why, for people: at most [`MAX_REASON`] bytes are kept.
-    pub reason: String,
-}
-
 impl Pause {
-    /// The reason, for people.
-    pub fn why(&self) -> &str {
-        if self.reason.is_empty() { "for a reason that this version cannot read" } else { &self.reason }
-    }
-
     /// The value: format, flags, time (u64, little endian), reason.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let reason = &self.reason[..self.reason.floor_char_boundary(MAX_REASON)];

@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 
 use crate::keys::fields::{each, put, text};
-use crate::keys::leases::{LeaseId, key as lease_key};
-use crate::progress::Progress;
+use crate::keys::leases::key as lease_key;
+use crate::model::lease_id::LeaseId;
+use crate::model::progress::Progress;
 
 /// Second element of the record's key.
 pub(crate) const PROGRESS: &[u8] = b"progress";

@@ -7,11 +7,8 @@
 use bytes::Bytes;
 use foundationdb::tuple::{Bytes as TupleBytes, Element, pack, unpack};
 
-use crate::id::ItemId;
-use crate::kind::Packing;
-
-/// The length of the random element in bytes.
-pub const RANDOM: usize = 20;
+use crate::model::id_layout::elements;
+use crate::model::kind::Packing;
 
 /// Type code of the integer 0; the others have the number of their bytes added, or subtracted if they are negative.
 const ZERO: u8 = 0x14;
@@ -22,55 +19,6 @@ pub(crate) const INTEGERS: (u8, u8) = (0x0c, 0x1d);
 /// A number as the tuple element that stands in keys.
 pub(crate) fn number(number: i64) -> Vec<u8> {
     pack(&number)
-}
-
-/// The id of an item of a queue.
-pub(crate) fn queue_id(index: i64, random: &[u8; RANDOM]) -> ItemId {
-    ItemId::new(pack(&(index, TupleBytes::from(random.as_slice()))).into())
-}
-
-/// The id of an item of a priority queue.
-pub(crate) fn priority_id(priority: i64, count: i64, random: &[u8; RANDOM]) -> ItemId {
-    ItemId::new(pack(&(priority, count, TupleBytes::from(random.as_slice()))).into())
-}
-
-/// Whether an id is laid out as those of a queue, `(index, random)`.
-pub(crate) fn is_queue_id(id: &[u8]) -> bool {
-    matches!(&elements(id)[..], [Element::Int(_), Element::Bytes(random)] if random.len() == RANDOM)
-}
-
-/// Whether an id is laid out as those of a priority queue, `(priority, count, random)`.
-pub(crate) fn is_priority_id(id: &[u8]) -> bool {
-    matches!(&elements(id)[..], [_, Element::Int(_), Element::Bytes(random)] if random.len() == RANDOM)
-}
-
-/// The type code of a tuple within a tuple.
-const NESTED: u8 = 0x05;
-
-/// The deepest that tuples may be nested in what others have written. They are read by recursion, and the stack has an end.
-const MAX_NESTING: usize = 64;
-
-/// The elements of a packed tuple; none if it is none, or may be nested too deep.
-fn elements(tuple: &[u8]) -> Vec<Element<'_>> {
-    // Within the text or byte string that most values begin with that byte is a byte like any other.
-    let nested = tuple[leading_string(tuple)..].iter().filter(|byte| **byte == NESTED).count();
-    if nested > MAX_NESTING { Vec::new() } else { unpack(tuple).unwrap_or_default() }
-}
-
-/// The length of the text or byte string that a tuple begins with; 0 if it begins with something else.
-fn leading_string(tuple: &[u8]) -> usize {
-    if !matches!(tuple, [1 | 2, ..]) {
-        return 0;
-    }
-    // It ends with a byte 0; one of its own is followed by 0xFF.
-    let mut from = 1;
-    while let Some(zero) = tuple[from..].iter().position(|byte| *byte == 0) {
-        from += zero + 1;
-        if tuple.get(from) != Some(&0xff) {
-            return from;
-        }
-    }
-    0
 }
 
 /// The integer that a packed tuple begins with, whatever follows it; `None` if something else does, or one beyond 64 bits.
@@ -111,6 +59,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::model::id_layout::{NESTED, RANDOM, is_priority_id, is_queue_id, leading_string, priority_id};
 
     #[test]
     fn a_too_deeply_nested_tuple_is_kept_as_bytes() {
@@ -137,13 +86,6 @@ mod tests {
             let id = |(priority, count, random): (i64, i64, [u8; RANDOM])| priority_id(priority, count, &random);
             prop_assert_eq!(id(a).cmp(&id(b)), a.cmp(&b));
             prop_assert_eq!(leading_integer(id(a).as_bytes()), Some(a.0));
-        }
-
-        #[test]
-        fn ids_of_the_two_recipes_are_distinguished(numbers: (i64, i64), random: [u8; RANDOM]) {
-            let (queue, priority) = (queue_id(numbers.0, &random), priority_id(numbers.0, numbers.1, &random));
-            prop_assert!(is_queue_id(queue.as_bytes()) && !is_priority_id(queue.as_bytes()));
-            prop_assert!(is_priority_id(priority.as_bytes()) && !is_queue_id(priority.as_bytes()));
         }
 
         #[test]

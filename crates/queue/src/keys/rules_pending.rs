@@ -7,7 +7,7 @@
 //! | 8 | the version at which it did; 0 |
 //! | rest | the row at which the next page begins, without the packed (q) |
 
-use crate::session::SessionId;
+use crate::model::session_id::SessionId;
 
 /// Second element of the record's key.
 pub(crate) const RULES_PENDING: &[u8] = b"rules-pending";

@@ -1,26 +1,33 @@
 //! The key space of one queue: its records' keys, packed once.
 
-use crate::error::NameError;
-use crate::id::ItemId;
+#[cfg(test)]
+mod tests;
+
 use crate::keys::batches::BatchSpace;
-use crate::keys::element::{STAMP, append_text};
 use crate::keys::keyed::{KVAL, KeyedSpace};
+use crate::keys::range::range;
 use crate::keys::schedules::ScheduleSpace;
 use crate::keys::{
     append_bytes, cancelled, chunks, claims, clocks, counters, duty, ended, ended_by, expiry, items, later,
     leases, meta, operations, partitions, pause, progress, times, tokens, wants,
 };
-use crate::kind::Kind;
-use crate::recorder::Recorder;
-use crate::{MAX_NAME, MAX_PREFIX};
+use crate::model::element::{STAMP, append_text};
+use crate::model::error::NameError;
+use crate::model::id::ItemId;
+use crate::model::id_layout::before_stamp;
+use crate::model::kind::Kind;
+use crate::model::recorder::Recorder;
+use crate::model::sizes::{MAX_NAME, MAX_PREFIX};
 
 /// How many counters [`Space::counters`] returns.
 pub(crate) const COUNTERS: usize = 6;
 
 /// Second element of the key of a dead letter.
 pub(crate) const DEAD: &[u8] = b"dead";
+
 /// The second element of the key of a migration's record.
 const MIGRATE: &[u8] = b"migrate";
+
 /// Second element of the key under which an item is the only one.
 const UNIQUE: &[u8] = b"unique";
 
@@ -188,7 +195,7 @@ impl Space {
 
     /// All ready items; of a queue with partitions those of partition 0, or of the one that this is the space of.
     pub(crate) fn item_range(&self) -> (Vec<u8>, Vec<u8>) {
-        range(&[self.ready.as_slice(), &partitions::before_stamp(self.partition)].concat())
+        range(&[self.ready.as_slice(), &before_stamp(self.partition)].concat())
     }
 
     /// All ready items in partitions from 1 on.
@@ -200,7 +207,7 @@ impl Space {
     pub(crate) fn meta_range(&self) -> (Vec<u8>, Vec<u8>) {
         match (self.kind, self.partition) {
             (Kind::Fifo, 0) => ([&self.meta[..], &[STAMP]].concat(), [&self.meta[..], &[STAMP + 1]].concat()),
-            (Kind::Fifo, i) => range(&[self.meta.as_slice(), &partitions::before_stamp(i)].concat()),
+            (Kind::Fifo, i) => range(&[self.meta.as_slice(), &before_stamp(i)].concat()),
             (Kind::Recipe(_) | Kind::Priority(..) | Kind::Keyed, _) => range(&self.meta),
         }
     }
@@ -292,16 +299,3 @@ fn check_prefix(prefix: &[u8]) -> Result<(), NameError> {
     }
     Ok(())
 }
-
-/// The first key behind this one: the end of the range that holds it alone.
-pub(crate) fn after(key: &[u8]) -> Vec<u8> {
-    [key, &[0x00]].concat()
-}
-
-/// The tuple layer's range of a packed tuple: every key with further elements behind it.
-pub(crate) fn range(tuple: &[u8]) -> (Vec<u8>, Vec<u8>) {
-    ([tuple, &[0x00]].concat(), [tuple, &[0xff]].concat())
-}
-
-#[cfg(test)]
-mod tests;

@@ -3,7 +3,7 @@
 //! Written by sweepers now and then, as long as there is something whose age they need to know; read by sweepers: an operation, or a
 //! session's slot, of a version below one of these is older than its time. Versions alone tell no age: they jump.
 
-use crate::sightings::{Sighting, Sightings};
+use crate::model::sightings::{Sighting, Sightings};
 
 /// Second element of the record's key.
 pub(crate) const TIMES: &[u8] = b"times";

@@ -4,8 +4,8 @@
 //! a commit's outcome is unknown: the slot then tells whether that attempt committed. One slot per session, of
 //! constant size. The Erlang program neither reads nor writes it.
 
-use crate::keys::element::{UUID_LEN, append_uuid};
-use crate::session::SessionId;
+use crate::model::element::{UUID_LEN, append_uuid};
+use crate::model::session_id::SessionId;
 
 /// Second element of a token slot's key.
 pub(crate) const TOKEN: &[u8] = b"token";

@@ -7,8 +7,8 @@
 
 use std::num::NonZeroUsize;
 
-use crate::keys::leases::LeaseId;
-use crate::session::SessionId;
+use crate::model::lease_id::LeaseId;
+use crate::model::session_id::SessionId;
 
 /// Second element of a request's key.
 pub(crate) const WANT: &[u8] = b"want";

@@ -3,21 +3,22 @@
 use foundationdb::Transaction;
 use foundationdb::options::MutationType;
 
-use crate::error::QueueError;
-use crate::keys::keyed::HoldCause;
-use crate::keys::leases::{Header, Held, LeaseId};
+use crate::keys::leases::{Header, Held};
 use crate::keys::{Space, counters, meta};
-use crate::lease::ItemOutcome;
-use crate::meta::{Failure, Meta};
+use crate::model::error::QueueError;
+use crate::model::holds::HoldCause;
+use crate::model::lease_id::LeaseId;
+use crate::model::meta::{Failure, Meta};
+use crate::model::outcome::ItemOutcome;
+use crate::model::recorder::{Holding, Recorder};
+use crate::model::rules::OnExpiry;
+use crate::model::time::millis;
 use crate::ops::claim::{forget, forget_undone};
 use crate::ops::keyed::changes::Changes;
 use crate::ops::lease::row_now;
 use crate::ops::scan::{Row, decode_meta};
-use crate::ops::version::now;
 use crate::ops::{cost, ended, expiry, lease, place};
-use crate::recorder::{Holding, Recorder};
-use crate::rules::OnExpiry;
-use crate::time::millis;
+use crate::run::version::now;
 
 /// Acknowledges items of the lease `id`, by their index in `held`, and sets a new deadline for the
 /// others. Items acknowledged before are passed over, so an acknowledgement may be repeated.
@@ -73,12 +74,12 @@ pub(crate) async fn acknowledge(
             }
             ItemOutcome::Release | ItemOutcome::Throttle { .. } => {
                 place::ready(space, tr, &row.id, &row.value, &row.meta);
-                expiry::note(space, tr, &row.id, &row.meta);
+                crate::ops::expiry_rows::note(space, tr, &row.id, &row.meta);
                 counts.ready += 1;
             }
             ItemOutcome::Postpone { due } => {
                 place::later(space, tr, &row.id, millis(*due), &row.value, &decode_meta(space, &row)?);
-                expiry::note(space, tr, &row.id, &row.meta);
+                crate::ops::expiry_rows::note(space, tr, &row.id, &row.meta);
                 counts.later += 1;
             }
             ItemOutcome::Retry { due: None, failure } => {

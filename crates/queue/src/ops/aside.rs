@@ -8,13 +8,14 @@ use foundationdb::{RangeOption, Transaction};
 use futures::future::join_all;
 use mutant::bound;
 
-use crate::error::QueueError;
-use crate::id::ItemId;
-use crate::item::Item;
-use crate::keys::{self, Space, later, range};
-use crate::meta::Millis;
-use crate::ops::place;
-use crate::ops::scan::{self, Row, decode_meta};
+use crate::keys;
+use crate::keys::{Space, later, range};
+use crate::model::error::QueueError;
+use crate::model::id::ItemId;
+use crate::model::item::Item;
+use crate::model::meta::Millis;
+use crate::ops::scan::{Row, decode_meta};
+use crate::ops::{place, scan};
 
 /// How many values are read at once.
 fn together() -> usize {

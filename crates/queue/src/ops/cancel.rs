@@ -6,23 +6,25 @@ use foundationdb::{RangeOption, Transaction};
 use futures::future::try_join_all;
 use mutant::bound;
 
-use crate::error::QueueError;
-use crate::history::Ending;
-use crate::id::ItemId;
-use crate::item_change::ItemChange;
-use crate::keys::cancelled::{self, CancelledItems};
-use crate::keys::leases::{self, Header, LeaseId};
-use crate::keys::{Space, after, counters, range};
-use crate::marked::Act;
+use crate::keys::cancelled::CancelledItems;
+use crate::keys::leases::Header;
+use crate::keys::{Space, after, cancelled, counters, leases, range};
+use crate::model::error::QueueError;
+use crate::model::history::Ending;
+use crate::model::id::ItemId;
+use crate::model::item_change::ItemChange;
+use crate::model::lease_id::LeaseId;
+use crate::model::view::ItemState;
 use crate::ops::keyed::changes::Changes;
 use crate::ops::locate::{Located, locate};
-use crate::ops::relocate::{self, Movable};
+use crate::ops::relocate::Movable;
 use crate::ops::running::RunningRecord;
 use crate::ops::scan::Row;
-use crate::ops::version::now;
-use crate::ops::{claim, conflict, delete, ended, lease, place};
-use crate::view::ItemState;
-use crate::watch::Watch;
+use crate::ops::{claim, delete, ended, lease, place, relocate};
+use crate::run::conflict;
+use crate::run::exactly_once::Act;
+use crate::run::version::now;
+use crate::run::watch::Watch;
 
 /// The end of a cancelled item, in the history.
 pub(crate) const CANCELLED: (Ending, Option<&str>) = (Ending::Cancelled, None);
@@ -171,9 +173,9 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
+    use crate::client::queue::Queue;
     use crate::keys::leases::Held;
-    use crate::queue::Queue;
-    use crate::session::SessionId;
+    use crate::model::session_id::SessionId;
     use crate::testing::on_database;
 
     #[test]

@@ -6,21 +6,22 @@ use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
 use mutant::bound;
 
-use crate::approach::Place;
-use crate::canceller::CancelCounts;
-use crate::error::QueueError;
-use crate::id::ItemId;
-use crate::keys::leases::{self, Header, LeaseId};
-use crate::keys::{Space, after, append_bytes, later, meta, range};
-use crate::kind::Kind;
-use crate::meta::Meta;
+use crate::keys::leases::Header;
+use crate::keys::{Space, after, append_bytes, later, leases, meta, range};
+use crate::model::cancel::CancelCounts;
+use crate::model::error::QueueError;
+use crate::model::id::ItemId;
+use crate::model::kind::Kind;
+use crate::model::lease_id::LeaseId;
+use crate::model::meta::Meta;
+use crate::model::place::Place;
+use crate::model::view::{Cursor, ItemState};
 use crate::ops::aside::delayed;
 use crate::ops::locate::{ScheduledRecord, state_of};
-use crate::ops::relocate::{self, Movable};
+use crate::ops::relocate::Movable;
 use crate::ops::running::open;
 use crate::ops::scan::Row;
-use crate::ops::{cancel, claim, cost, delete, ended, lease, partitions};
-use crate::view::{Cursor, ItemState};
+use crate::ops::{cancel, cost, delete, ended, lease, partitions, relocate};
 
 /// The most items that one transaction looks at.
 const PAGE: NonZeroUsize = NonZeroUsize::new(500).expect("500 is not 0");
@@ -69,7 +70,7 @@ pub(crate) async fn ready(
     let rows = if spaces.len() > 1 {
         partitions::find(&spaces, tr, PAGE, behind.as_ref().and_then(ItemId::stamp)).await?
     } else {
-        claim::find(space, tr, PAGE, &Place { behind, skip: 0 }).await?
+        crate::ops::ready::find(space, tr, PAGE, &Place { behind, skip: 0 }).await?
     };
     let (mut wanted, mut bytes) = (Vec::new(), 0);
     for row in &rows {

@@ -6,55 +6,19 @@
 
 use std::num::NonZeroUsize;
 
-use bytes::Bytes;
 use foundationdb::Transaction;
 use foundationdb::options::{ConflictRangeType, MutationType};
-use futures::future::try_join;
 
-use crate::MAX_TAKE_BYTES;
-use crate::approach::Place;
-use crate::error::QueueError;
 use crate::keys::{Space, after, counters};
-use crate::kind::Kind;
-use crate::meta::Meta;
-use crate::ops::scan::{Isolation, Row, Window, decode_meta, ends, first_metas, join_metas, rows};
-use crate::ops::{conflict, cost, expiry, kinds, partitions, parts, peek, unique};
-use crate::suspects::{Picked, Suspicion};
+use crate::model::error::QueueError;
+use crate::model::kind::Kind;
+use crate::model::meta::Meta;
+use crate::model::sizes::MAX_TAKE_BYTES;
+use crate::model::suspicion::{Picked, Suspicion};
+use crate::ops::scan::{Row, decode_meta, ends};
+use crate::ops::{cost, partitions, parts, unique};
+use crate::run::conflict;
 use mutant::mutant;
-
-/// Whether [`find`] ended with these rows because there were as many as it reads, and not because there were no more. A take may get
-/// fewer if items are large, or suspect.
-pub(crate) fn is_full(space: &Space, rows: &[Row], k: NonZeroUsize) -> bool {
-    let plain = |row: &Row| cost::take_plain(space, row.id.as_bytes().len(), row.value.len());
-    rows.len() >= k.get() || rows.iter().map(plain).sum::<usize>() >= MAX_TAKE_BYTES
-}
-
-/// Reads up to `k` ready items at a place, with their side records. Fewer come where they are more than a take gathers.
-pub(crate) async fn find(
-    space: &Space,
-    tr: &Transaction,
-    k: NonZeroUsize,
-    place: &Place,
-) -> Result<Vec<Row>, QueueError> {
-    let isolation = Isolation::Snapshot;
-    let window = Window { place: place.clone(), limit: Some(k), max_bytes: MAX_TAKE_BYTES, isolation };
-    let metas = first_metas(space, tr, place.behind.as_ref(), k.get());
-    let (mut rows, metas) = try_join(rows(space, tr, window), metas).await?;
-    join_metas(space, tr, &mut rows, metas).await?;
-    Ok(rows)
-}
-
-/// Reads the ready item that would be taken last, with its side record.
-pub(crate) async fn find_last(space: &Space, tr: &Transaction) -> Result<Option<Row>, QueueError> {
-    let Some(id) = peek::last_id(space, tr).await? else { return Ok(None) };
-    if !space.kind.is_stamped() {
-        kinds::check_ready(space, &id)?;
-    }
-    let (ready_key, meta_key) = (space.ready_key(&id), space.meta_key(&id));
-    let (value, meta) = try_join(tr.get(&ready_key, true), tr.get(&meta_key, true)).await?;
-    let meta = meta.map(|meta| Bytes::copy_from_slice(&meta)).unwrap_or_default();
-    Ok(value.map(|value| Row { id, value: Bytes::copy_from_slice(&value), meta }))
-}
 
 /// Removes rows that [`find`] has read one after the other, with their side records, and counts them as taken; fails at commit if
 /// another has taken one.
@@ -125,7 +89,7 @@ fn forget_then(
     }
     let meta = decode_meta(space, row)?;
     parts::clear(space, tr, &row.id, meta.payload_len);
-    expiry::clear(space, tr, &row.id, &meta);
+    crate::ops::expiry_rows::clear(space, tr, &row.id, &meta);
     free_key(&meta);
     Ok(())
 }

@@ -11,14 +11,14 @@ use std::time::Duration;
 use foundationdb::Transaction;
 use futures::future::try_join4;
 
-use crate::clocks::{Believed, ClocksDiffer};
-use crate::error::QueueError;
 use crate::keys::Space;
 use crate::keys::clocks::{Reading, Readings};
-use crate::meta::Millis;
-use crate::ops::pause::check_unfrozen;
+use crate::model::clocks::{Believed, ClocksDiffer};
+use crate::model::error::QueueError;
+use crate::model::meta::Millis;
+use crate::model::session_id::SessionId;
 use crate::ops::schedule::write::wake_sweepers;
-use crate::session::SessionId;
+use crate::run::pause::check_unfrozen;
 use mutant::mutant;
 
 /// How long a sweeper waits for the readings of others, in versions: thirty seconds. Sweepers are woken, and answer within a few.

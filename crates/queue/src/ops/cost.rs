@@ -6,15 +6,15 @@
 
 use mutant::{bound, mutant};
 
-use crate::history::{MAX_RESULT, MAX_WORKER};
-use crate::id::ItemId;
 use crate::keys::joined::Joined;
 use crate::keys::keyed::scopes;
 use crate::keys::{Space, chunks, ended_by, meta};
-use crate::kind::Kind;
-use crate::meta::{MAX_REASON, Meta};
+use crate::model::history::{MAX_RESULT, MAX_WORKER};
+use crate::model::id::ItemId;
+use crate::model::kind::Kind;
+use crate::model::meta::{MAX_REASON, Meta};
+use crate::model::recorder::Recorder;
 use crate::ops::scan::Row;
-use crate::recorder::Recorder;
 
 /// The most bytes of one transaction if the work can be split: this, or a single item. FoundationDB recommends at most 1 MB.
 pub(crate) fn part_bytes() -> usize {
@@ -248,10 +248,10 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::item::Stamp;
+    use crate::client::queue::Queue;
+    use crate::model::recorder::Recording;
+    use crate::model::stamp::Stamp;
     use crate::ops::ended::begin;
-    use crate::queue::Queue;
-    use crate::recorder::Recording;
     use crate::testing::on_database;
 
     #[test]
@@ -309,6 +309,6 @@ mod tests {
             Row { id: ItemId::new(vec![0; 25].into()), value: vec![0; 10].into(), meta: Vec::new().into() };
         let of = |kind| take(&Space::new(b"", b"q", kind).unwrap(), &row, &Meta::default());
         assert_eq!(of(Kind::Fifo), 12 + 25 + 10);
-        assert!(of(Kind::Recipe(crate::kind::Packing::Raw)) > 6 * 25 + 10);
+        assert!(of(Kind::Recipe(crate::model::kind::Packing::Raw)) > 6 * 25 + 10);
     }
 }

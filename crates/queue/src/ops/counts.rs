@@ -6,10 +6,10 @@ use futures::TryStreamExt;
 use futures::future::{try_join, try_join3, try_join4};
 use mutant::bound;
 
-use crate::counts::{Counts, Unfinished};
-use crate::error::QueueError;
 use crate::keys::leases::Header;
 use crate::keys::{Space, counters, range};
+use crate::model::counts::{Counts, Unfinished};
+use crate::model::error::QueueError;
 use crate::ops::find::first_key;
 use crate::ops::len::len;
 use crate::ops::look::first_due;
@@ -93,11 +93,12 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::id::ItemId;
-    use crate::keys::leases::{Held, LeaseId};
+    use crate::client::queue::Queue;
+    use crate::keys::leases::Held;
+    use crate::model::id::ItemId;
+    use crate::model::lease_id::LeaseId;
+    use crate::model::session_id::SessionId;
     use crate::ops::lease;
-    use crate::queue::Queue;
-    use crate::session::SessionId;
     use crate::testing::on_database;
 
     #[test]

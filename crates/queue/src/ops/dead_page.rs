@@ -9,12 +9,13 @@ use foundationdb::{RangeOption, Transaction};
 use futures::future::{join, join_all};
 use mutant::bound;
 
-use crate::error::QueueError;
-use crate::id::ItemId;
 use crate::keys::{Space, after, meta, range};
+use crate::model::error::QueueError;
+use crate::model::id::ItemId;
 use crate::ops::dead::{bury, count_gone, decode, records, revive, unique_holder};
 use crate::ops::keyed::changes::Changes;
-use crate::ops::{conflict, cost, place};
+use crate::ops::{cost, place};
+use crate::run::conflict;
 
 /// The most letters of one transaction.
 const PAGE: NonZeroUsize = NonZeroUsize::new(500).expect("500 is not 0");

@@ -4,17 +4,18 @@ use bytes::Bytes;
 use foundationdb::Transaction;
 use foundationdb::options::MutationType;
 
-use crate::error::QueueError;
-use crate::history::Ending;
-use crate::id::ItemId;
 use crate::keys::{Space, counters};
-use crate::marked::Act;
+use crate::model::error::QueueError;
+use crate::model::history::Ending;
+use crate::model::id::ItemId;
+use crate::model::item_effect::ItemEffect;
 use crate::ops::keyed::changes::Changes;
 use crate::ops::locate::{Located, ScheduledRecord, locate};
-use crate::ops::relocate::{self, Movable};
+use crate::ops::relocate::Movable;
 use crate::ops::scan::Row;
-use crate::ops::{claim, conflict, ended, place};
-use crate::single::ItemEffect;
+use crate::ops::{claim, ended, place, relocate};
+use crate::run::conflict;
+use crate::run::exactly_once::Act;
 
 /// The end of a deleted item, in the history.
 const DELETED: (Ending, Option<&str>) = (Ending::Cancelled, Some("deleted"));

@@ -8,13 +8,14 @@ use std::ops::Range;
 use foundationdb::Transaction;
 use futures::future::try_join;
 
-use crate::error::QueueError;
 use crate::keys::Space;
 use crate::keys::clocks::Reading;
 use crate::keys::duty::Duty;
-use crate::meta::Millis;
-use crate::ops::clocks::{self, OwnClock};
-use crate::session::SessionId;
+use crate::model::error::QueueError;
+use crate::model::meta::Millis;
+use crate::model::session_id::SessionId;
+use crate::ops::clocks;
+use crate::ops::clocks::OwnClock;
 use mutant::mutant;
 
 /// How late the sweeper on duty may be before another one takes over, in versions: one second.
@@ -176,8 +177,8 @@ pub(crate) async fn leave(space: &Space, tr: &Transaction, me: SessionId) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::queue::Queue;
     use crate::keys::counters;
-    use crate::queue::Queue;
     use crate::testing::on_database;
 
     const ME: SessionId = SessionId([1; 16]);

@@ -3,18 +3,19 @@
 use bytes::Bytes;
 use foundationdb::Transaction;
 
-use crate::PAYLOAD_CEILING;
-use crate::error::QueueError;
-use crate::id::ItemId;
-use crate::item_change::ItemChange;
 use crate::keys::{Space, chunks, meta};
-use crate::marked::Act;
-use crate::meta::{Meta, Millis};
+use crate::model::error::QueueError;
+use crate::model::id::ItemId;
+use crate::model::item_change::ItemChange;
+use crate::model::meta::{Meta, Millis};
+use crate::model::sizes::PAYLOAD_CEILING;
+use crate::model::view::ItemState;
 use crate::ops::locate::{Located, ScheduledRecord, locate, locate_unleased};
 use crate::ops::push::{StoredValue, stored_value};
 use crate::ops::scan::{Row, decode_meta};
-use crate::ops::{conflict, dead, expiry, parts, place, reschedule};
-use crate::view::ItemState;
+use crate::ops::{dead, parts, place, reschedule};
+use crate::run::conflict;
+use crate::run::exactly_once::Act;
 
 /// Replaces the payload of an item that is not running; fails at commit if another has moved it.
 ///
@@ -124,14 +125,14 @@ impl Editable {
         new: Meta,
         due: Option<Millis>,
     ) {
-        expiry::clear(space, tr, &self.id, &self.meta);
+        crate::ops::expiry_rows::clear(space, tr, &self.id, &self.meta);
         let Meta { attributes, content_type, trace_parent, enqueued_at, expires, .. } = new;
         // It keeps its time, and is not to expire before that.
         let due_then = self.record.as_ref().filter(|_| due.is_none()).map(|found| found.due);
         let is_too_early = due_then.zip(expires).is_some_and(|(due, expires)| expires <= due);
         let expires = if is_too_early { self.meta.expires } else { expires };
         self.meta = Meta { attributes, content_type, trace_parent, enqueued_at, expires, ..self.meta };
-        expiry::note(space, tr, &self.id, &meta::encode(&self.meta));
+        crate::ops::expiry_rows::note(space, tr, &self.id, &meta::encode(&self.meta));
         let Some(due) = due else { return self.write(space, tr, payload) };
         let (value, meta) = replaced(space, tr, &self.id, self.meta, payload);
         match self.record {

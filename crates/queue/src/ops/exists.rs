@@ -3,9 +3,9 @@
 use foundationdb::{RangeOption, Transaction};
 use futures::future::try_join_all;
 
-use crate::error::QueueError;
 use crate::keys::{Space, after, counters};
-use crate::kind::Kind;
+use crate::model::error::QueueError;
+use crate::model::kind::Kind;
 
 /// The ranges of a queue's rows. A recipe's items have a range of their own, behind the others.
 pub(crate) fn ranges(space: &Space) -> Vec<(Vec<u8>, Vec<u8>)> {

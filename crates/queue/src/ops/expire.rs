@@ -2,19 +2,20 @@
 
 use foundationdb::Transaction;
 
-use crate::error::QueueError;
-use crate::keys::keyed::HoldCause;
-use crate::keys::leases::{Held, LeaseId};
+use crate::keys::leases::Held;
 use crate::keys::{Space, meta};
-use crate::meta::{Failure, Meta, Millis};
+use crate::model::error::QueueError;
+use crate::model::holds::HoldCause;
+use crate::model::lease_id::LeaseId;
+use crate::model::meta::{Failure, Meta, Millis};
+use crate::model::rng::Rng;
+use crate::model::rules::RetryRules;
 use crate::ops::cost::part_bytes;
 use crate::ops::ended::Endings;
 use crate::ops::keyed::changes::Changes;
-use crate::ops::version::now;
-use crate::ops::{cost, ended, expiry, lease, place};
-use crate::rng::Rng;
-use crate::rules::RetryRules;
-use crate::version_history::VersionHistory;
+use crate::ops::{cost, ended, lease, place};
+use crate::run::version::now;
+use crate::run::version_history::VersionHistory;
 
 /// The failure of an attempt whose lease expired.
 const RAN_OUT: &str = "the lease ran out: its worker died, hung or lost the database";
@@ -83,7 +84,7 @@ pub(crate) async fn expire(
         let before = expired;
         if header.served {
             place::ready(space, tr, &held.id, &held.value, &held.meta);
-            expiry::note(space, tr, &held.id, &held.meta);
+            crate::ops::expiry_rows::note(space, tr, &held.id, &held.meta);
             expired.returned += 1;
         } else {
             give_back(space, tr, &held, (terms, rng.next()), &mut expired, &mut endings);
@@ -183,9 +184,9 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::id::ItemId;
-    use crate::kind::Kind;
-    use crate::session::SessionId;
+    use crate::model::id::ItemId;
+    use crate::model::kind::Kind;
+    use crate::model::session_id::SessionId;
 
     fn terms() -> Terms {
         let base = Duration::from_secs(1);

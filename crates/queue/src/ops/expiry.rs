@@ -5,29 +5,31 @@ use foundationdb::options::{MutationType, StreamingMode};
 use foundationdb::{RangeOption, Transaction};
 use futures::future::{join_all, try_join3};
 
-use crate::error::QueueError;
-use crate::history::Ending;
-use crate::id::ItemId;
-use crate::keys::keyed::HoldCause;
-use crate::keys::{Space, counters, expiry, later, meta, range};
-use crate::meta::{Failure, Meta, Millis};
-use crate::ops::find::first_key;
+use crate::keys::{Space, counters, expiry, later, meta};
+use crate::model::error::QueueError;
+use crate::model::history::Ending;
+use crate::model::holds::HoldCause;
+use crate::model::id::ItemId;
+use crate::model::meta::{Failure, Meta, Millis};
+use crate::model::rules::OnExpiry;
 use crate::ops::keyed::changes::Changes;
 use crate::ops::locate::ScheduledRecord;
-use crate::ops::relocate::{self, Movable};
+use crate::ops::relocate::Movable;
 use crate::ops::scan::Row;
-use crate::ops::{conflict, cost, delete, ended, place, unique};
-use crate::rules::OnExpiry;
+use crate::ops::{cost, delete, ended, place, relocate, unique};
+use crate::run::conflict;
 use mutant::{bound, mutant};
 
 /// The most rows that one transaction looks at.
 fn page_rows() -> usize {
     bound("expiry-page", 500)
 }
+
 /// About how many bytes one transaction writes at most, and reads.
 fn page_bytes() -> usize {
     bound("expiry-page-bytes", 1 << 20)
 }
+
 /// How many items are read at once.
 fn together() -> usize {
     bound("expiry-together", 32)
@@ -48,37 +50,12 @@ pub(crate) struct ExpiredPage {
     pub(crate) rows: usize,
 }
 
-/// Writes the row of an item that goes on waiting, if it may still expire.
-pub(crate) fn note(space: &Space, tr: &Transaction, id: &ItemId, record: &[u8]) {
-    if !record.is_empty()
-        && let Some(meta) = meta::decode(record).filter(Meta::may_expire)
-        && let Some(expires) = meta.expires
-        && !mutant("released-item-does-not-expire")
-    {
-        tr.set(&expiry::key(&space.expiry, expires, id), expiry::value(&meta, expires));
-    }
-}
-
-/// Clears the row of the expiry of an item that ends or is a dead letter. A row that also says until when its unique key is taken stays.
-pub(crate) fn clear(space: &Space, tr: &Transaction, id: &ItemId, meta: &Meta) {
-    if let Some(expires) = meta.expires.filter(|expires| meta.unique_until != Some(*expires)) {
-        tr.clear(&expiry::key(&space.expiry, expires, id));
-    }
-}
-
 /// The side record of an item that becomes a dead letter because it expired.
 pub(crate) fn dead_letter(mut meta: Meta, at: Millis) -> Meta {
     let failure = Failure::new(at, 0, EXPIRED);
     // A letter that is retried has failed before, so it does not expire once more.
     meta.failed(&failure);
     Meta { death: Some(failure), ..meta }
-}
-
-/// The earliest time at which an item may expire. A key that is none of ours counts as due, so that the sweeper names it.
-pub(crate) async fn first(space: &Space, tr: &Transaction) -> Result<Option<Millis>, QueueError> {
-    let Some(key) = first_key(tr, &range(&space.expiry)).await? else { return Ok(None) };
-    let none_of_ours = || (key <= expiry::at(&space.expiry, Millis::MAX)).then_some(0);
-    Ok(expiry::decode(&space.expiry, &key).map_or_else(none_of_ours, |(time, _)| Some(time)))
 }
 
 /// Ends the first items whose expiry has come by `now`, if they are ready or scheduled and no attempt has begun; frees unique keys whose time

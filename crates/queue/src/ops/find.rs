@@ -3,7 +3,7 @@
 use foundationdb::options::StreamingMode;
 use foundationdb::{KeySelector, RangeOption, Transaction};
 
-use crate::error::QueueError;
+use crate::model::error::QueueError;
 
 /// The longest stride in keys: how many the database walks over at a time.
 const STRIDE: i32 = 1 << 13;

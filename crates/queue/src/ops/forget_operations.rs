@@ -4,11 +4,11 @@ use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
 use mutant::bound;
 
-use crate::error::QueueError;
 use crate::keys::{Space, after, operations, range};
-use crate::meta::Millis;
+use crate::model::error::QueueError;
+use crate::model::meta::Millis;
 use crate::ops::times;
-use crate::ops::version::now;
+use crate::run::version::now;
 
 /// The most operations of one transaction.
 fn page_rows() -> usize {

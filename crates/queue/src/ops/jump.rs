@@ -8,13 +8,14 @@
 use foundationdb::{KeySelector, Transaction};
 use futures::future::try_join;
 
-use crate::approach::Place;
-use crate::error::QueueError;
-use crate::id::ItemId;
-use crate::item::Stamp;
 use crate::keys::Space;
-use crate::keys::recipes::{RANDOM, leading_integer, queue_id};
-use crate::kind::Kind;
+use crate::keys::recipes::leading_integer;
+use crate::model::error::QueueError;
+use crate::model::id::ItemId;
+use crate::model::id_layout::{RANDOM, queue_id};
+use crate::model::kind::Kind;
+use crate::model::place::Place;
+use crate::model::stamp::Stamp;
 use crate::ops::find::has_keys;
 use crate::ops::len::between;
 
@@ -102,8 +103,8 @@ fn numbers(id: &ItemId) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::queue::Queue;
-    use crate::session::Session;
+    use crate::client::queue::Queue;
+    use crate::client::session::Session;
     use crate::testing::on_database;
 
     #[test]

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use foundationdb::{RangeOption, Transaction};
 use futures::future::{try_join, try_join_all, try_join4};
 
-use crate::error::QueueError;
-use crate::id::ItemId;
 use crate::keys::{Space, later, range};
-use crate::kind::Kind;
+use crate::model::error::QueueError;
+use crate::model::id::ItemId;
+use crate::model::kind::Kind;
 use crate::ops::find::first_key;
 
 /// Makes sure that a ready item is not of the other recipe. Any other key at this place is an item, whatever it is like.

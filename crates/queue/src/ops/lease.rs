@@ -6,12 +6,14 @@ use foundationdb::{RangeOption, Transaction};
 use futures::TryStreamExt;
 use mutant::mutant;
 
-use crate::error::QueueError;
-use crate::keys::leases::{self, Header, Held, LeaseId};
-use crate::keys::{Space, tokens};
+use crate::keys::leases::{Header, Held};
+use crate::keys::{Space, leases, tokens};
+use crate::model::error::QueueError;
+use crate::model::lease_id::LeaseId;
+use crate::model::session_id::SessionId;
+use crate::ops::progress;
 use crate::ops::scan::Row;
-use crate::ops::{conflict, progress};
-use crate::session::SessionId;
+use crate::run::conflict;
 
 /// The rows of a take, as a lease holds them.
 pub(crate) fn hold(rows: Vec<Row>) -> Vec<Held> {

@@ -3,9 +3,9 @@
 use foundationdb::Transaction;
 use futures::future::try_join;
 
-use crate::error::QueueError;
 use crate::keys::{Space, counters};
-use crate::kind::Kind;
+use crate::model::error::QueueError;
+use crate::model::kind::Kind;
 use crate::ops::find::count_keys;
 
 /// How many items are ready.

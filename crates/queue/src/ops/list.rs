@@ -5,12 +5,12 @@ use std::num::NonZeroUsize;
 use foundationdb::Transaction;
 use futures::future::{try_join, try_join_all};
 
-use crate::approach::Place;
-use crate::error::QueueError;
-use crate::item::Item;
 use crate::keys::Space;
-use crate::ops::partitions;
-use crate::ops::scan::{self, Isolation, Row, Window, first_metas, join_metas};
+use crate::model::error::QueueError;
+use crate::model::item::Item;
+use crate::model::place::Place;
+use crate::ops::scan::{Isolation, Row, Window, first_metas, join_metas};
+use crate::ops::{partitions, scan};
 
 /// All items.
 pub(crate) async fn list(space: &Space, tr: &Transaction) -> Result<Vec<Item>, QueueError> {

@@ -5,15 +5,16 @@ use foundationdb::Transaction;
 use futures::future::try_join5;
 use mutant::bound;
 
-use crate::error::QueueError;
-use crate::id::ItemId;
 use crate::keys::{Space, later, meta, range};
-use crate::meta::Millis;
+use crate::model::error::QueueError;
+use crate::model::id::ItemId;
+use crate::model::meta::Millis;
+use crate::model::view::ItemState;
 use crate::ops::peek::possible;
 use crate::ops::row_page::RowPage;
-use crate::ops::running::{self, RunningRecord};
+use crate::ops::running;
+use crate::ops::running::RunningRecord;
 use crate::ops::scan::Row;
-use crate::view::ItemState;
 
 /// How many records of waiting items are read at once.
 fn page_rows() -> usize {

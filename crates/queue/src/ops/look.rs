@@ -5,22 +5,23 @@ use foundationdb::{RangeOption, Transaction};
 use futures::TryStreamExt;
 use futures::future::{try_join, try_join5};
 
-use crate::error::QueueError;
 use crate::keys::claims::Claim;
 use crate::keys::duty::Duty;
 use crate::keys::ended::Setting;
-use crate::keys::leases::{self, Header, LeaseId};
-use crate::keys::{Space, after, counters, later, operations, range};
-use crate::meta::Millis;
-use crate::ops::clocks::{self, Judgement};
-use crate::ops::duty::{self, Lookout, Scope};
+use crate::keys::leases::Header;
+use crate::keys::{Space, after, counters, later, leases, operations, range};
+use crate::model::error::QueueError;
+use crate::model::lease_id::LeaseId;
+use crate::model::meta::Millis;
+use crate::model::sightings::Sightings;
+use crate::ops::clocks::Judgement;
+use crate::ops::duty::{Lookout, Scope};
 use crate::ops::find::first_key;
 use crate::ops::sweep_right::held_by_another;
-use crate::ops::version::now;
-use crate::ops::went_back::{self, WentBack};
-use crate::ops::{batches, ended, expiry, schedule, times, want};
-use crate::sightings::Sightings;
-use crate::version_history::VersionHistory;
+use crate::ops::went_back::WentBack;
+use crate::ops::{batches, clocks, duty, ended, schedule, times, want, went_back};
+use crate::run::version::now;
+use crate::run::version_history::VersionHistory;
 use mutant::{bound, mutant};
 
 /// The most expired leases that one look names.
@@ -126,7 +127,7 @@ pub(crate) async fn look<P: Fn(LeaseId) -> bool>(
         try_join(duty::read(space, tr, true), clocks::read(space, tr, true)),
         first_due(space, tr),
         first_schedule,
-        expiry::first(space, tr),
+        crate::ops::expiry_rows::first(space, tr),
         first_batch,
     )
     .await?;
@@ -281,11 +282,11 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::id::ItemId;
+    use crate::client::queue::Queue;
     use crate::keys::leases::Held;
+    use crate::model::id::ItemId;
+    use crate::model::session_id::SessionId;
     use crate::ops::lease;
-    use crate::queue::Queue;
-    use crate::session::SessionId;
     use crate::testing::on_database;
 
     /// The longest payload of which an earlier version put the body into the header, or nearly.

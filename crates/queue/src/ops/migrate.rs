@@ -5,13 +5,13 @@ use foundationdb::{KeySelector, RangeOption, Transaction};
 use futures::TryStreamExt;
 use futures::future::try_join_all;
 
-use crate::error::QueueError;
 use crate::keys::leases::Header;
 use crate::keys::migration::{COUNTERS, Record};
 use crate::keys::{Space, counters as counter, range};
-use crate::migration::Tally;
-use crate::ops::pause::FREEZE_KNOWN;
-use crate::ops::version::now;
+use crate::model::error::QueueError;
+use crate::model::tally::Tally;
+use crate::run::pause::FREEZE_KNOWN;
+use crate::run::version::now;
 use mutant::mutant;
 
 /// The record, if there is one. A conflict with a transaction that changes it.

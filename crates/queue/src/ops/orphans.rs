@@ -8,13 +8,14 @@ use foundationdb::{KeySelector, RangeOption, Transaction};
 use futures::future::try_join_all;
 use mutant::bound;
 
-use crate::error::QueueError;
-use crate::history::Ending;
-use crate::id::ItemId;
 use crate::keys::{Space, after, meta, range};
+use crate::model::error::QueueError;
+use crate::model::history::Ending;
+use crate::model::id::ItemId;
 use crate::ops::batches::ends::BatchEnds;
 use crate::ops::scan::meta_row;
-use crate::ops::{conflict, cost, parts, unique};
+use crate::ops::{cost, parts, unique};
+use crate::run::conflict;
 
 /// How many side records one transaction looks at.
 fn page_rows() -> usize {

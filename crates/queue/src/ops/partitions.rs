@@ -7,19 +7,19 @@ use std::sync::Arc;
 use foundationdb::Transaction;
 use futures::future::try_join_all;
 
-use crate::approach::Place;
-use crate::error::QueueError;
-use crate::id::ItemId;
-use crate::item::Stamp;
 use crate::keys::Space;
 use crate::keys::partitions::Record;
-use crate::kind::Kind;
-use crate::ops::claim::{self, is_full};
-use crate::ops::conflict;
+use crate::model::error::QueueError;
+use crate::model::id::ItemId;
+use crate::model::kind::Kind;
+use crate::model::partitions::Partitions;
+use crate::model::place::Place;
+use crate::model::stamp::Stamp;
 use crate::ops::find::{first_key, last_key};
-use crate::ops::pause::check_unfrozen;
+use crate::ops::ready::is_full;
 use crate::ops::scan::{Row, suffix};
-use crate::partitions::Partitions;
+use crate::run::conflict;
+use crate::run::pause::check_unfrozen;
 use mutant::mutant;
 
 /// The record; `None` in a queue without partitions. A snapshot read.
@@ -96,7 +96,7 @@ pub(crate) async fn find(
 ) -> Result<Vec<Row>, QueueError> {
     let found = spaces.iter().map(async |space| {
         let behind = behind.map(|stamp| ItemId::in_partition(space.partition, stamp));
-        let rows = claim::find(space, tr, k, &Place { behind, skip: 0 }).await?;
+        let rows = crate::ops::ready::find(space, tr, k, &Place { behind, skip: 0 }).await?;
         // Behind the last of these there may be others.
         let until = rows.last().filter(|_| is_full(space, &rows, k)).and_then(|row| row.id.stamp());
         Ok::<_, QueueError>((rows, until))

@@ -2,8 +2,8 @@
 
 use foundationdb::Transaction;
 
-use crate::id::ItemId;
 use crate::keys::{Space, chunks, meta};
+use crate::model::id::ItemId;
 
 /// Clears the chunks of an item whose side record gives its payload this length.
 pub(crate) fn clear(space: &Space, tr: &Transaction, id: &ItemId, payload_len: Option<u64>) {

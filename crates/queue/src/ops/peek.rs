@@ -5,16 +5,16 @@ use std::num::NonZeroUsize;
 use foundationdb::Transaction;
 use futures::future::try_join;
 
-use crate::MAX_TAKE_BYTES;
-use crate::approach::Place;
-use crate::error::QueueError;
-use crate::id::ItemId;
-use crate::item::Item;
 use crate::keys::Space;
+use crate::model::error::QueueError;
+use crate::model::id::ItemId;
+use crate::model::item::Item;
+use crate::model::place::Place;
+use crate::model::sizes::MAX_TAKE_BYTES;
 use crate::ops::aside::fitting;
 use crate::ops::find::{first_key, last_key};
-use crate::ops::scan::{self, Isolation, Row, Window, metas_between};
-use crate::ops::{kinds, partitions};
+use crate::ops::scan::{Isolation, Row, Window, metas_between};
+use crate::ops::{kinds, partitions, scan};
 
 /// The items behind one, or the first: at most `k`, and no more than make up [`MAX_TAKE_BYTES`] with all their parts, but one at least.
 pub(crate) async fn after(

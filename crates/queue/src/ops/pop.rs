@@ -5,14 +5,15 @@ use std::num::NonZeroUsize;
 use foundationdb::Transaction;
 use futures::future::try_join;
 
-use crate::MAX_TAKE_BYTES;
-use crate::approach::Place;
-use crate::error::QueueError;
-use crate::history::Ending;
-use crate::item::Item;
 use crate::keys::Space;
+use crate::model::error::QueueError;
+use crate::model::history::Ending;
+use crate::model::item::Item;
+use crate::model::place::Place;
+use crate::model::sizes::MAX_TAKE_BYTES;
 use crate::ops::aside::fitting;
-use crate::ops::claim::{find, forget, is_full, take};
+use crate::ops::claim::{forget, take};
+use crate::ops::ready::{find, is_full};
 use crate::ops::{ended, kinds, partitions, scan};
 
 /// The result of a pop.

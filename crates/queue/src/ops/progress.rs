@@ -2,11 +2,12 @@
 
 use foundationdb::Transaction;
 
-use crate::error::QueueError;
 use crate::keys::Space;
-use crate::keys::leases::{Header, LeaseId};
+use crate::keys::leases::Header;
 use crate::keys::progress::{ProgressRecord, key};
-use crate::progress::Progress;
+use crate::model::error::QueueError;
+use crate::model::lease_id::LeaseId;
+use crate::model::progress::Progress;
 use mutant::mutant;
 
 /// Adds what is new of items that are not acknowledged to the lease's record, and notes in the header that there is one. The caller writes

@@ -5,12 +5,13 @@ use foundationdb::options::{MutationType, StreamingMode};
 use foundationdb::{RangeOption, Transaction};
 use futures::future::join_all;
 
-use crate::error::QueueError;
-use crate::id::ItemId;
 use crate::keys::{Space, counters, later, range};
-use crate::meta::Millis;
+use crate::model::error::QueueError;
+use crate::model::id::ItemId;
+use crate::model::meta::Millis;
 use crate::ops::keyed::changes::Changes;
-use crate::ops::{conflict, cost, place};
+use crate::ops::{cost, place};
+use crate::run::conflict;
 use mutant::{bound, mutant};
 
 /// The most items of one transaction.

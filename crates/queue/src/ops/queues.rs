@@ -4,10 +4,10 @@ use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
 use futures::future::try_join_all;
 
-use crate::MAX_NAME;
-use crate::error::QueueError;
 use crate::keys::{Space, after, append_bytes, split_bytes};
-use crate::kind::Kind;
+use crate::model::error::QueueError;
+use crate::model::kind::Kind;
+use crate::model::sizes::MAX_NAME;
 use crate::ops::find::first_key;
 use mutant::{bound, mutant};
 

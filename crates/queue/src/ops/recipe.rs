@@ -10,12 +10,12 @@ use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
 use futures::future::try_join_all;
 
-use crate::MAX_PUSHES;
-use crate::error::QueueError;
-use crate::id::ItemId;
-use crate::keys::Space;
-use crate::keys::recipes::{self, RANDOM};
-use crate::kind::Kind;
+use crate::keys::{Space, recipes};
+use crate::model::error::QueueError;
+use crate::model::id::ItemId;
+use crate::model::id_layout::{RANDOM, priority_id, queue_id};
+use crate::model::kind::Kind;
+use crate::model::sizes::MAX_PUSHES;
 
 /// The numbers of a queue's pushes in one transaction: read once, then counted on.
 ///
@@ -50,8 +50,8 @@ impl Numbers {
         let last = self.last.get_mut(&priority).expect("numbers are read before items are added");
         *last += 1;
         match space.kind {
-            Kind::Priority(..) => recipes::priority_id(priority, *last, random),
-            Kind::Fifo | Kind::Keyed | Kind::Recipe(_) => recipes::queue_id(*last, random),
+            Kind::Priority(..) => priority_id(priority, *last, random),
+            Kind::Fifo | Kind::Keyed | Kind::Recipe(_) => queue_id(*last, random),
         }
     }
 }

@@ -4,19 +4,20 @@ use foundationdb::Transaction;
 use foundationdb::options::MutationType;
 use futures::future::{try_join, try_join3};
 
-use crate::error::QueueError;
-use crate::keys::element::{append_bytes, append_text, split_text};
 use crate::keys::keyed::KeyedSpace;
 use crate::keys::{Space, after, counters, range};
-use crate::kind::Kind;
+use crate::model::element::{append_bytes, append_text, split_text};
+use crate::model::error::QueueError;
+use crate::model::kind::Kind;
+use crate::model::recount::{Counted, IndexFaults, Recount};
 use crate::ops::find::{count_all, first_key};
 use crate::ops::index::rows::Faults;
-use crate::ops::index::unlisted::{self, UnlistedPage};
-use crate::ops::index::{self, repair};
+use crate::ops::index::unlisted::UnlistedPage;
+use crate::ops::index::{repair, unlisted};
 use crate::ops::len::between;
-use crate::ops::pause::check_unfrozen;
-use crate::ops::{conflict, kinds};
-use crate::recount::{Counted, IndexFaults, Recount};
+use crate::ops::{index, kinds};
+use crate::run::conflict;
+use crate::run::pause::check_unfrozen;
 use mutant::{bound, mutant};
 
 /// The most texts that are looked at.

@@ -7,18 +7,19 @@ use foundationdb::Transaction;
 use foundationdb::options::MutationType;
 use mutant::bound;
 
-use crate::approach::Place;
-use crate::error::QueueError;
-use crate::id::ItemId;
-use crate::item::Item;
 use crate::keys::{Space, counters, meta};
-use crate::kind::Kind;
-use crate::meta::Meta;
+use crate::model::error::QueueError;
+use crate::model::id::ItemId;
+use crate::model::item::Item;
+use crate::model::kind::Kind;
+use crate::model::meta::Meta;
+use crate::model::place::Place;
+use crate::model::stored::{State, StoredItem};
 use crate::ops::aside::{fitting, read_records};
 use crate::ops::keyed::changes::Changes;
 use crate::ops::scan::Row;
-use crate::ops::{claim, conflict, dead, partitions, scan};
-use crate::stored::{State, StoredItem};
+use crate::ops::{claim, dead, partitions, scan};
+use crate::run::conflict;
 
 /// The most items of one transaction.
 pub(crate) const PAGE: NonZeroUsize = NonZeroUsize::new(200).expect("200 is not 0");
@@ -78,7 +79,7 @@ async fn ready(space: &Space, tr: &Transaction, stretch: Stretch<'_>) -> Result<
         partitions::find(&spaces, tr, stretch.k, stretch.behind.and_then(ItemId::stamp)).await?
     } else {
         let place = Place { behind: stretch.behind.cloned(), skip: 0 };
-        claim::find(space, tr, stretch.k, &place).await?
+        crate::ops::ready::find(space, tr, stretch.k, &place).await?
     };
     let within = |row: &&Row| match space.kind {
         kind if kind.takes_last() => row.id >= *stretch.until,

@@ -7,12 +7,13 @@ use foundationdb::options::MutationType;
 use futures::future::join_all;
 use mutant::bound;
 
-use crate::error::QueueError;
-use crate::id::ItemId;
 use crate::keys::{Space, counters, later};
+use crate::model::error::QueueError;
+use crate::model::id::ItemId;
 use crate::ops::keyed::changes::Changes;
 use crate::ops::row_page::RowPage;
-use crate::ops::{conflict, cost, place};
+use crate::ops::{cost, place};
+use crate::run::conflict;
 
 /// The most records that one transaction looks at.
 fn page_rows() -> usize {

@@ -3,18 +3,19 @@
 use foundationdb::Transaction;
 use foundationdb::options::MutationType;
 
-use crate::error::QueueError;
-use crate::id::ItemId;
-use crate::item_change::ItemChange;
 use crate::keys::{Space, counters, later, meta};
-use crate::marked::Act;
-use crate::meta::{Meta, Millis};
+use crate::model::error::QueueError;
+use crate::model::id::ItemId;
+use crate::model::item_change::ItemChange;
+use crate::model::meta::{Meta, Millis};
+use crate::model::view::ItemState;
 use crate::ops::dead_page::{DeadLetterAction, Which, page};
 use crate::ops::keyed::changes::Changes;
 use crate::ops::locate::{Located, ScheduledRecord, locate};
+use crate::ops::place;
 use crate::ops::scan::decode_meta;
-use crate::ops::{conflict, place};
-use crate::view::ItemState;
+use crate::run::conflict;
+use crate::run::exactly_once::Act;
 
 /// Gives a ready or waiting item this time; `None`: now. Fails at commit if another has moved it.
 pub(crate) async fn item(

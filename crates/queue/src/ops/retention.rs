@@ -6,15 +6,15 @@
 use bytes::Bytes;
 use foundationdb::Transaction;
 
-use crate::error::QueueError;
-use crate::id::ItemId;
 use crate::keys::{Space, after, meta, range};
-use crate::meta::Millis;
+use crate::model::error::QueueError;
+use crate::model::id::ItemId;
+use crate::model::meta::Millis;
 use crate::ops::cost;
 use crate::ops::dead::count_gone;
 use crate::ops::dead_page::purge;
-use crate::ops::pause::check_unfrozen;
 use crate::ops::row_page::RowPage;
+use crate::run::pause::check_unfrozen;
 use mutant::{bound, mutant};
 
 /// The most letters that one transaction looks at. One reply of the database may have fewer.

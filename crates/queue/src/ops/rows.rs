@@ -5,8 +5,8 @@ use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
 use mutant::bound;
 
-use crate::error::QueueError;
 use crate::keys::{Space, after};
+use crate::model::error::QueueError;
 use crate::ops::exists::{ranges, stays};
 
 /// A key and its value.

@@ -9,16 +9,19 @@ use foundationdb::future::FdbKeyValue;
 use futures::future::try_join_all;
 use mutant::bound;
 
-use crate::MAX_TAKE_BYTES;
-use crate::error::QueueError;
-use crate::id::ItemId;
-use crate::keys::leases::{self, Header, LeaseId};
-use crate::keys::{self, Space, range};
+use crate::keys;
+use crate::keys::leases::Header;
+use crate::keys::{Space, leases, range};
+use crate::model::error::QueueError;
+use crate::model::id::ItemId;
+use crate::model::lease_id::LeaseId;
+use crate::model::sizes::MAX_TAKE_BYTES;
+use crate::model::view::{Cursor, ItemPage, ItemState, ItemView, LeaseView};
 use crate::ops::aside::size;
 use crate::ops::row_page::RowPage;
-use crate::ops::scan::{self, Row};
-use crate::ops::{lease, progress, version};
-use crate::view::{Cursor, ItemPage, ItemState, ItemView, LeaseView};
+use crate::ops::scan::Row;
+use crate::ops::{lease, progress, scan};
+use crate::run::version;
 
 /// The most leases that one page reads.
 fn most_leases() -> usize {
@@ -351,10 +354,11 @@ mod tests {
     use foundationdb::Database;
 
     use super::*;
-    use crate::approach::Approach;
+    use crate::client::approach::Approach;
+    use crate::client::queue::Queue;
+    use crate::client::session::{FetchOptions, Session};
     use crate::keys::leases::Held;
-    use crate::queue::Queue;
-    use crate::session::{FetchOptions, Session, SessionId};
+    use crate::model::session_id::SessionId;
     use crate::testing::on_database;
 
     const LEASES: usize = 500;

@@ -11,15 +11,15 @@ use foundationdb::{KeySelector, RangeOption, Transaction};
 use futures::TryStreamExt;
 use futures::future::try_join_all;
 
-use crate::approach::Place;
-use crate::error::QueueError;
-use crate::id::ItemId;
-use crate::item::Item;
-use crate::keys::{Space, after, chunks, keyed, meta, partitions, recipes};
-use crate::kind::Kind;
-use crate::meta::Meta;
-use crate::ops::cost;
-use crate::ops::kinds;
+use crate::keys::{Space, after, chunks, meta, recipes};
+use crate::model::error::QueueError;
+use crate::model::id::ItemId;
+use crate::model::id_layout::{split_id, split_partition};
+use crate::model::item::Item;
+use crate::model::kind::Kind;
+use crate::model::meta::Meta;
+use crate::model::place::Place;
+use crate::ops::{cost, kinds};
 
 /// Whether a read counts when the database looks for conflicts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,8 +112,8 @@ fn shared(space: &Space, page: &FdbValues) -> Result<Vec<Row>, QueueError> {
 /// The rest of a ready item's key, which is its id.
 pub(crate) fn suffix<'k>(space: &Space, key: &'k [u8]) -> Result<&'k [u8], QueueError> {
     let suffix = key.strip_prefix(space.ready.as_slice()).filter(|suffix| match space.kind {
-        Kind::Fifo => partitions::split(suffix).is_some_and(|(partition, _)| partition == space.partition),
-        Kind::Keyed => keyed::split_id(suffix).is_some(),
+        Kind::Fifo => split_partition(suffix).is_some_and(|(partition, _)| partition == space.partition),
+        Kind::Keyed => split_id(suffix).is_some(),
         Kind::Recipe(_) | Kind::Priority(..) => !suffix.is_empty(),
     });
     suffix.ok_or_else(|| QueueError::ForeignKey { key: key.escape_ascii().to_string() })

@@ -8,15 +8,15 @@ use std::num::NonZeroUsize;
 use foundationdb::Transaction;
 use mutant::bound;
 
-use crate::MAX_TAKE_BYTES;
-use crate::error::QueueError;
 use crate::keys::Space;
 use crate::keys::leases::PICK_UP;
+use crate::model::error::QueueError;
+use crate::model::sizes::MAX_TAKE_BYTES;
+use crate::model::suspicion::{Picked, Suspicion};
 use crate::ops::claim::{cost_of, pick, take_picked};
 use crate::ops::lease;
 use crate::ops::scan::Row;
 use crate::ops::want::{Line, remove};
-use crate::suspects::{Picked, Suspicion};
 
 /// The most items that one transaction hands out, unless the first request asks for more.
 fn max_items() -> usize {
@@ -89,10 +89,10 @@ fn shares(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::ItemId;
     use crate::keys::meta;
-    use crate::kind::Kind;
-    use crate::meta::Meta;
+    use crate::model::id::ItemId;
+    use crate::model::kind::Kind;
+    use crate::model::meta::Meta;
 
     fn row(number: u8, len: usize, crashes: u32) -> Row {
         let meta = meta::encode(&Meta { crashes, ..Meta::default() });
@@ -146,7 +146,10 @@ mod tests {
     }
 
     fn waiting(k: NonZeroUsize) -> crate::ops::want::WaitingRequest {
-        let lease = crate::keys::leases::LeaseId { session: crate::session::SessionId([1; 16]), number: 1 };
+        let lease = crate::model::lease_id::LeaseId {
+            session: crate::model::session_id::SessionId([1; 16]),
+            number: 1,
+        };
         let want = crate::keys::wants::Want { lease, k, length: 1, deadline: 1, last: false };
         crate::ops::want::WaitingRequest { key: Vec::new(), want }
     }

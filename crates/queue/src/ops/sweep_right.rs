@@ -2,10 +2,10 @@
 
 use foundationdb::Transaction;
 
-use crate::error::QueueError;
 use crate::keys::Space;
 use crate::keys::claims::Claim;
-use crate::session::SessionId;
+use crate::model::error::QueueError;
+use crate::model::session_id::SessionId;
 
 /// How long a claim holds from its transaction's read version on: two seconds.
 pub(crate) const CLAIM: u64 = 2_000_000;

@@ -3,11 +3,11 @@
 use foundationdb::Transaction;
 use mutant::bound;
 
-use crate::error::QueueError;
 use crate::keys::{Space, times};
-use crate::meta::Millis;
-use crate::ops::version::now;
-use crate::sightings::Sightings;
+use crate::model::error::QueueError;
+use crate::model::meta::Millis;
+use crate::model::sightings::Sightings;
+use crate::run::version::now;
 
 /// The most pairs of a version and a time.
 fn most_pairs() -> usize {

@@ -3,9 +3,9 @@
 use foundationdb::Transaction;
 use foundationdb::options::MutationType;
 
-use crate::id::ItemId;
 use crate::keys::{Space, expiry};
-use crate::meta::Meta;
+use crate::model::id::ItemId;
+use crate::model::meta::Meta;
 use crate::ops::cost;
 use mutant::mutant;
 

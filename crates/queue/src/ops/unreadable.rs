@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use foundationdb::Transaction;
 
-use crate::error::QueueError;
-use crate::id::ItemId;
-use crate::keys::keyed::HoldCause;
 use crate::keys::{Space, meta};
-use crate::meta::{Failure, Meta};
+use crate::model::error::QueueError;
+use crate::model::holds::HoldCause;
+use crate::model::id::ItemId;
+use crate::model::meta::{Failure, Meta};
 use crate::ops::claim::take;
 use crate::ops::keyed::changes::Changes;
 use crate::ops::scan::{Row, items};

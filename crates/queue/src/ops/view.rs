@@ -6,19 +6,19 @@ use std::time::Duration;
 use foundationdb::Transaction;
 use mutant::bound;
 
-use crate::MAX_TAKE_BYTES;
-use crate::dead::DeadLetter;
-use crate::error::QueueError;
-use crate::id::ItemId;
-use crate::item::Item;
 use crate::keys::Space;
-use crate::meta::Millis;
+use crate::model::dead::DeadLetter;
+use crate::model::error::QueueError;
+use crate::model::id::ItemId;
+use crate::model::item::Item;
+use crate::model::meta::Millis;
+use crate::model::sizes::MAX_TAKE_BYTES;
+use crate::model::view::{Cursor, ItemPage, ItemState, ItemView};
 use crate::ops::aside::{delayed, read_records};
 use crate::ops::locate::{Located, ScheduledRecord, locate, state_of};
-use crate::ops::scan::{self, Row};
-use crate::ops::version::now;
-use crate::ops::{dead, peek, running};
-use crate::view::{Cursor, ItemPage, ItemState, ItemView};
+use crate::ops::scan::Row;
+use crate::ops::{dead, peek, running, scan};
+use crate::run::version::now;
 
 /// The most records that one page reads. It may show none of them: scheduled and retrying items share a range.
 fn most_passed() -> usize {

@@ -3,13 +3,40 @@
 use foundationdb::Transaction;
 use mutant::mutant;
 
-use crate::error::QueueError;
-use crate::id::ItemId;
-use crate::item_wait::{ItemPlace, ItemWatch};
-use crate::keys::leases::{self, Header};
-use crate::keys::{Space, leases::LeaseId};
+use crate::keys::leases::Header;
+use crate::keys::{Space, leases};
+use crate::model::error::QueueError;
+use crate::model::id::ItemId;
+use crate::model::lease_id::LeaseId;
 use crate::ops::locate::{Located, locate};
-use crate::watch::Watch;
+use crate::run::watch::Watch;
+
+/// What became of an item that is waited for.
+#[derive(Debug)]
+pub enum ItemWatch {
+    /// It has not ended.
+    Open {
+        /// Resolves when the item may have moved or ended, or its lease has changed. As of all watches, waking up is a hint.
+        watch: Watch,
+        /// Where it is now, for the next look.
+        place: ItemPlace,
+    },
+    /// It is a dead letter.
+    Dead,
+    /// The queue has no item of this id. If it had one before, the item has ended, or was moved to another queue.
+    Gone,
+}
+
+/// Where an item was when it was looked for: the next look begins there, so that it need not search all leases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ItemPlace(pub(crate) Option<(LeaseId, usize)>);
+
+impl ItemPlace {
+    /// The lease that it is on, if it is running.
+    pub fn lease(&self) -> Option<LeaseId> {
+        self.0.map(|(lease, _)| lease)
+    }
+}
 
 /// Watches the item where it is, beginning with the place where it was.
 pub(crate) async fn watch(

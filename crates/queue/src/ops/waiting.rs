@@ -4,13 +4,14 @@ use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
 use mutant::bound;
 
-use crate::error::QueueError;
-use crate::id::ItemId;
-use crate::keys::keyed::{KeyedSpace, key_element, split_id};
+use crate::keys::keyed::KeyedSpace;
 use crate::keys::{Space, range};
-use crate::kind::Kind;
+use crate::model::error::QueueError;
+use crate::model::id::ItemId;
+use crate::model::id_layout::{key_element, split_id};
+use crate::model::kind::Kind;
+use crate::model::waiting::{AtLeast, Waiting, WaitsOn};
 use crate::ops::keyed::place;
-use crate::waiting::{AtLeast, Waiting, WaitsOn};
 
 /// How many rows are counted at most.
 fn most_counted() -> usize {

@@ -6,12 +6,13 @@ use futures::TryStreamExt;
 use futures::future::try_join;
 use mutant::bound;
 
-use crate::error::QueueError;
-use crate::keys::leases::LeaseId;
 use crate::keys::wants::Want;
 use crate::keys::{Space, items, range};
-use crate::ops::conflict;
-use crate::ops::version::now;
+use crate::model::error::QueueError;
+use crate::model::id_layout::suffix_stamp;
+use crate::model::lease_id::LeaseId;
+use crate::run::conflict;
+use crate::run::version::now;
 
 /// The most requests that one transaction serves.
 pub(crate) fn max_served() -> usize {
@@ -144,7 +145,7 @@ pub(crate) async fn line(
         && let Some(page) = pages.try_next().await?
     {
         for row in &page {
-            let stamp = row.key().strip_prefix(space.wants.as_slice()).and_then(items::suffix_stamp);
+            let stamp = row.key().strip_prefix(space.wants.as_slice()).and_then(suffix_stamp);
             if let (Some(_), Some(want)) = (stamp, Want::decode(row.value())) {
                 let waiting = WaitingRequest { key: row.key().to_vec(), want };
                 line.add(waiting, own, space.kind.takes_last(), now);
@@ -166,7 +167,7 @@ mod tests {
     use std::num::NonZeroUsize;
 
     use super::*;
-    use crate::session::SessionId;
+    use crate::model::session_id::SessionId;
 
     const NOW: u64 = 1_000;
 

@@ -3,7 +3,7 @@
 use foundationdb::Transaction;
 
 use crate::keys::Space;
-use crate::watch::Watch;
+use crate::run::watch::Watch;
 
 /// Watches `npush`, which every push changes and no pop does; in a keyed queue `nactive`, which changes when a key becomes active.
 pub(crate) fn watch(space: &Space, tr: &Transaction) -> Watch {

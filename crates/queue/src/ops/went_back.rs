@@ -5,12 +5,13 @@
 use foundationdb::{KeySelector, Transaction};
 use futures::future::{try_join, try_join_all};
 
-use crate::error::QueueError;
-use crate::keys::{self, Space};
-use crate::kind::Kind;
+use crate::keys::Space;
+use crate::model::error::QueueError;
+use crate::model::id_layout::split_partition;
+use crate::model::kind::Kind;
 use crate::ops::partitions;
 use crate::ops::scan::suffix;
-use crate::ops::version::now;
+use crate::run::version::now;
 
 /// How far ahead of a queue's items versions are to be put: a minute.
 const LEAD: u64 = 60_000_000;
@@ -50,7 +51,7 @@ async fn last(space: &Space, tr: &Transaction) -> Result<Option<u64>, QueueError
     let (_, end) = space.item_range();
     let key = tr.get_key(&KeySelector::last_less_than(end), true).await?;
     // Reads of the items report a key that is not an item's. Without items this key is another queue's.
-    let id = suffix(space, &key).ok().and_then(keys::partitions::split);
+    let id = suffix(space, &key).ok().and_then(split_partition);
     Ok(id.map(|(_, stamp)| stamp.version()))
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use kvqueue_calendar::Calendar;
 
 use crate::keys::fields::{each, number, put, text};
-use crate::new_item::NewItem;
-use crate::schedule::{Missed, MissedPolicy, Overlap, Schedule};
+use crate::model::new_item::NewItem;
+use crate::model::schedule::{Missed, MissedPolicy, Overlap, Schedule};
 
 const CRON: u8 = 1;
 const ZONE: u8 = 2;

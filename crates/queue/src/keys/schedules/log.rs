@@ -4,9 +4,9 @@
 
 use bytes::Bytes;
 
-use crate::id::ItemId;
 use crate::keys::fields::{each, number, put, take_number};
-use crate::schedule::{MissReason, OccurrenceRecord, Outcome, SkipReason};
+use crate::model::id::ItemId;
+use crate::model::schedule::{MissReason, OccurrenceRecord, Outcome, SkipReason};
 
 /// How many records of a schedule are kept.
 pub(crate) const KEPT: u64 = 1_000;

@@ -11,17 +11,14 @@ pub(crate) mod definition;
 pub(crate) mod log;
 pub(crate) mod state;
 
-use crate::keys::element::{append_number, split_number};
 use crate::keys::{append_bytes, range, split_bytes};
-use crate::meta::Millis;
+use crate::model::element::{append_number, split_number};
+use crate::model::meta::Millis;
 
 const SCHEDULE: &[u8] = b"schedule";
 const STATE: &[u8] = b"schedule-state";
 const DUE: &[u8] = b"schedule-due";
 const LOG: &[u8] = b"schedule-log";
-
-/// What the unique keys of schedules' items begin with.
-const UNIQUE: &[u8] = b"\xff\x00schedule\x00";
 
 /// The packed keys of a queue's schedules. They are packed when an operation on schedules begins, so that a queue without schedules
 /// does not pay for them.
@@ -103,11 +100,6 @@ impl ScheduleSpace {
         let (begin, end) = range(&with_bytes(&self.logs, name.as_bytes()));
         (begin, number.map_or(end, |number| self.log_key(name, number)))
     }
-}
-
-/// The unique key of the items of a schedule, if they may not overlap.
-pub(crate) fn unique_key(name: &str) -> Vec<u8> {
-    [UNIQUE, name.as_bytes()].concat()
 }
 
 /// A key that ends with a name.

@@ -4,9 +4,9 @@
 
 use bytes::Bytes;
 
-use crate::id::ItemId;
 use crate::keys::fields::{each, number, put, take_number};
-use crate::meta::Millis;
+use crate::model::id::ItemId;
+use crate::model::meta::Millis;
 
 const MARK: u8 = 1;
 const NEXT: u8 = 2;

@@ -8,31 +8,34 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::history::Ending;
-use crate::item::Stamp;
-use crate::item_batch::BatchId;
 use crate::keys::batches::{MEMBERS, PENDING_MARK, Record as BatchRecord, encode_callback};
-use crate::keys::cancelled::{self, CancelledItems};
+use crate::keys::cancelled::CancelledItems;
 use crate::keys::clocks::{Reading, Readings};
 use crate::keys::duty::Duty;
-use crate::keys::ended::{self, Setting};
-use crate::keys::leases::{Header, Held, LeaseId};
+use crate::keys::ended::Setting;
+use crate::keys::leases::{Header, Held};
 use crate::keys::migration::{Marks, Phase, Record};
 use crate::keys::partitions::{Deal, Record as Divided};
-use crate::keys::pause::Pause;
-use crate::keys::progress::{self, ProgressRecord};
+use crate::keys::progress::ProgressRecord;
 use crate::keys::schedules::state::{Last, State, Waiting};
 use crate::keys::wants::Want;
 use crate::keys::{
-    chunks, counters, expiry, items, later, leases, meta, operations, recipes, schedules, tokens,
+    cancelled, chunks, counters, ended, expiry, items, later, leases, meta, operations, progress, recipes,
+    schedules, tokens,
 };
-use crate::kind::{End, Packing};
-use crate::meta::{Failure, Meta};
-use crate::new_item::NewItem;
-use crate::progress::Progress;
-use crate::schedule::{Calendar, MissReason, OccurrenceRecord, Outcome, Overlap, Schedule};
-use crate::session::SessionId;
-use crate::{MAX_NAME, MAX_PREFIX};
+use crate::model::history::Ending;
+use crate::model::id_layout::{before_stamp, priority_id, queue_id, suffix_stamp};
+use crate::model::item_batch::BatchId;
+use crate::model::kind::{End, Packing};
+use crate::model::lease_id::LeaseId;
+use crate::model::meta::{Failure, Meta};
+use crate::model::new_item::NewItem;
+use crate::model::pause::Pause;
+use crate::model::progress::Progress;
+use crate::model::schedule::{Calendar, MissReason, OccurrenceRecord, Outcome, Overlap, Schedule};
+use crate::model::session_id::SessionId;
+use crate::model::sizes::{MAX_NAME, MAX_PREFIX};
+use crate::model::stamp::Stamp;
 
 /// Bytes as the vectors write them, blanks between elements.
 fn hex(bytes: &str) -> Vec<u8> {
@@ -104,10 +107,10 @@ fn golden_records_of_partitions() {
     golden(&record.encode(), "01 04 08 40420f0000000000");
     // "part" is 70 61 72 74, and the integer 3 is 15 03. (q, "part") has 9 bytes, the number 2 and the code 1, so the stamp stands at 12,
     // which is 0c.
-    let before = [space.parted.as_slice(), &partitions::before_stamp(3)].concat();
+    let before = [space.parted.as_slice(), &before_stamp(3)].concat();
     let vector = "017100 01 70617274 00 1503 33 ffffffffffffffffffff 0001 0c000000";
     golden(&items::pending_record(&before, 1, &[]), vector);
-    let stamp = items::suffix_stamp(&hex("33 00001a2b3c4d5e6f 0003 0001")).unwrap();
+    let stamp = suffix_stamp(&hex("33 00001a2b3c4d5e6f 0003 0001")).unwrap();
     let id = ItemId::in_partition(3, stamp);
     assert_eq!(id.to_string(), "00001a2b3c4d5e6f00030001-3");
     golden(&space.ready_key(&id), "017100 01 70617274 00 1503 33 00001a2b3c4d5e6f 0003 0001");
@@ -134,7 +137,7 @@ fn golden_keys_of_schedules() {
     golden(&keys.due_key(1_000, "s"), "017100 01 7363686564756c65 2d647565 00 16 03e8 01 73 00");
     golden(&keys.log_key("s", 258), "017100 01 7363686564756c65 2d6c6f67 00 01 73 00 16 0102");
     // The zero bytes of the unique key are escaped.
-    let unique = space.unique_key(&schedules::unique_key("s"));
+    let unique = space.unique_key(&crate::model::schedule::definition::unique_key("s"));
     golden(&unique, "017100 01 756e69717565 00 01 ff 00ff 7363686564756c65 00ff 73 00");
 }
 
@@ -156,7 +159,7 @@ fn golden_values_of_schedules() {
     let period = "03 08000000 e803000000000000 04 01000000 6f 05 01000000 76";
     golden(&schedules::definition::encode(&schedule), &[period, fields[1], fields[2]].join(" "));
 
-    let id = ItemId::from(items::suffix_stamp(&hex("33 00001a2b3c4d5e6f 0003 0001")).unwrap());
+    let id = ItemId::from(suffix_stamp(&hex("33 00001a2b3c4d5e6f 0003 0001")).unwrap());
     let state = State {
         mark: 1_000,
         next: Some(2_000),
@@ -541,18 +544,18 @@ fn golden_fetch_request_record() {
 
 #[test]
 fn golden_recipe_item_keys() {
-    let random: [u8; recipes::RANDOM] = std::array::from_fn(|at| at as u8);
+    let random: [u8; crate::model::id_layout::RANDOM] = std::array::from_fn(|at| at as u8);
     // The zero byte is escaped.
     let bytes = "01 00ff 0102030405060708090a0b0c0d0e0f10111213 00";
     let space = Space::new(b"", b"q", Kind::Recipe(Packing::Raw)).unwrap();
     let (begin, end) = space.item_range();
     golden(&begin, "027100 00");
     golden(&end, "027100 ff");
-    let first = recipes::queue_id(1, &random);
+    let first = queue_id(1, &random);
     golden(&space.ready_key(&first), &format!("027100 1501 {bytes}"));
     golden(&space.meta_key(&first), &format!("017100 016d65746100 1501 {bytes}"));
     let space = Space::new(b"", b"q", Kind::Priority(End::Max, Packing::Raw)).unwrap();
-    let of = |priority, count| space.ready_key(&recipes::priority_id(priority, count, &random));
+    let of = |priority, count| space.ready_key(&priority_id(priority, count, &random));
     // 300 is 0x012c; -2 is one byte, 0x02 the other way round.
     golden(&of(300, 0), &format!("027100 16012c 14 {bytes}"));
     golden(&of(-2, 1), &format!("027100 13fd 1501 {bytes}"));

@@ -3,12 +3,12 @@
 use foundationdb::Transaction;
 
 use super::{clear, mark, read, wake_sweepers};
-use crate::error::QueueError;
-use crate::item_batch::{BatchCommit, BatchCounts, BatchId, NewBatch};
 use crate::keys::Space;
 use crate::keys::batches::{Record, encode_callback};
-use crate::meta::Millis;
-use crate::ops::pause::check_unfrozen;
+use crate::model::error::QueueError;
+use crate::model::item_batch::{BatchCommit, BatchCounts, BatchId, NewBatch};
+use crate::model::meta::Millis;
+use crate::run::pause::check_unfrozen;
 
 /// Makes a batch, unless it is there already.
 pub(crate) async fn new(

@@ -11,20 +11,20 @@ use futures::future::{try_join, try_join_all, try_join3};
 use mutant::{bound, mutant};
 
 use super::{clear, read};
-use crate::error::QueueError;
-use crate::item_batch::{BatchCounts, BatchId, CloseReason, ClosedBatch, NewBatch};
 use crate::keys::Space;
 use crate::keys::batches::{BatchSpace, Record, Unique, mark_version};
-use crate::meta::Millis;
-use crate::new_item::NewItem;
+use crate::model::error::QueueError;
+use crate::model::item_batch::{BatchCounts, BatchId, CloseReason, ClosedBatch, NewBatch};
+use crate::model::meta::Millis;
+use crate::model::new_item::NewItem;
+use crate::model::rng::Rng;
+use crate::model::time::from_millis;
 use crate::ops::duty::Lookout;
-use crate::ops::pause::check_unfrozen;
 use crate::ops::push::Entry;
 use crate::ops::row_page::RowPage;
 use crate::ops::schedule::write::pusher;
 use crate::ops::{kinds, went_back};
-use crate::rng::Rng;
-use crate::time::from_millis;
+use crate::run::pause::check_unfrozen;
 
 /// The most rows of one transaction. A batch has two at most.
 fn page_rows() -> usize {
@@ -341,7 +341,7 @@ mod tests {
     use mutant::Bounds;
 
     use super::*;
-    use crate::queue::Queue;
+    use crate::client::queue::Queue;
     use crate::testing::on_database;
 
     #[test]

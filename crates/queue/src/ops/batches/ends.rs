@@ -7,12 +7,12 @@ use futures::future::try_join_all;
 use mutant::{bound, mutant};
 
 use super::{add, mark, wake_sweepers};
-use crate::error::QueueError;
-use crate::history::Ending;
-use crate::item_batch::BatchId;
 use crate::keys::batches::{BatchSpace, is_committed};
 use crate::keys::{Space, meta};
-use crate::ops::pause::check_unfrozen_at;
+use crate::model::error::QueueError;
+use crate::model::history::Ending;
+use crate::model::item_batch::BatchId;
+use crate::run::pause::check_unfrozen_at;
 
 /// How many batches are read at once.
 fn together() -> usize {

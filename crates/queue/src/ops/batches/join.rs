@@ -8,19 +8,20 @@ use mutant::{bound, mutant};
 
 use super::add;
 use super::members::Members;
-use crate::error::QueueError;
-use crate::history::Ending;
-use crate::id::ItemId;
-use crate::item_batch::{BatchId, Join, MAX_ITEM_BATCHES};
 use crate::keys::leases::MAX_JOINED_HEADER;
 use crate::keys::{Space, meta};
+use crate::model::error::QueueError;
+use crate::model::history::Ending;
+use crate::model::id::ItemId;
+use crate::model::item_batch::{BatchId, Join, MAX_ITEM_BATCHES};
+use crate::model::view::ItemState;
 use crate::ops::ended::read::{FirstHours, one_of};
 use crate::ops::locate::{Located, ScheduledRecord, locate_unleased};
-use crate::ops::pause::check_unfrozen;
-use crate::ops::running::{self, RunningRecord};
+use crate::ops::running::RunningRecord;
 use crate::ops::scan::{Row, decode_meta};
-use crate::ops::{conflict, kinds, lease, place};
-use crate::view::ItemState;
+use crate::ops::{kinds, lease, place, running};
+use crate::run::conflict;
+use crate::run::pause::check_unfrozen;
 
 /// How many items are looked for in the history at once.
 fn together() -> usize {

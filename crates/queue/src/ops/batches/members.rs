@@ -7,11 +7,11 @@ use futures::future::try_join_all;
 use mutant::mutant;
 
 use super::add;
-use crate::error::QueueError;
-use crate::item_batch::BatchId;
 use crate::keys::Space;
 use crate::keys::batches::{BatchSpace, MEMBERS, is_committed};
-use crate::ops::pause::check_unfrozen_at;
+use crate::model::error::QueueError;
+use crate::model::item_batch::BatchId;
+use crate::run::pause::check_unfrozen_at;
 
 /// The batches of a push, and how many members it adds to each.
 #[derive(Debug, Default)]

@@ -8,11 +8,11 @@ use futures::TryStreamExt;
 use futures::future::{try_join, try_join_all};
 use mutant::{bound, mutant};
 
-use crate::error::QueueError;
-use crate::item_batch::{BatchCounts, BatchId, BatchView, NewBatch};
-use crate::keys::batches::{self, BatchSpace, Record, Unique, decode_callback};
-use crate::keys::{Space, after};
-use crate::new_item::NewItem;
+use crate::keys::batches::{BatchSpace, Record, Unique, decode_callback};
+use crate::keys::{Space, after, batches};
+use crate::model::error::QueueError;
+use crate::model::item_batch::{BatchCounts, BatchId, BatchView, NewBatch};
+use crate::model::new_item::NewItem;
 
 /// The most batches of a page: each has a callback of up to 80 KiB.
 fn page_batches() -> usize {

@@ -5,18 +5,19 @@ use std::ops::ControlFlow;
 use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
 use futures::future::try_join_all;
-use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use futures::stream;
+use futures::stream::{StreamExt as _, TryStreamExt as _};
 use mutant::bound;
 
 use super::read::{Page, hours_before, most_together};
 use super::setting;
-use crate::error::QueueError;
-use crate::history::HistoryFilter;
 use crate::keys::Space;
-use crate::keys::element::split_number;
-use crate::keys::ended::{GroupKey, Setting, hour};
+use crate::keys::ended::{Setting, hour};
 use crate::keys::ended_by::of_value;
-use crate::schedule::ATTRIBUTES;
+use crate::model::element::split_number;
+use crate::model::error::QueueError;
+use crate::model::history::{GroupKey, HistoryFilter};
+use crate::model::schedule::ATTRIBUTES;
 
 /// The most rows that are read of an hour at once.
 fn page_rows() -> usize {

@@ -5,11 +5,11 @@ use foundationdb::{KeySelector, RangeOption, Transaction};
 use futures::TryStreamExt;
 
 use super::setting;
-use crate::error::QueueError;
-use crate::keys::element::split_number;
 use crate::keys::ended::{HOUR, Setting, from_minute, hour, minute};
 use crate::keys::{Space, range};
-use crate::meta::Millis;
+use crate::model::element::split_number;
+use crate::model::error::QueueError;
+use crate::model::meta::Millis;
 use mutant::{bound, mutant};
 
 /// The most rows of an index that are cleared in a transaction. There may be one for each item, and an engine that goes through them takes about 5 ms for
@@ -99,23 +99,24 @@ async fn first_hours_end(space: &Space, tr: &Transaction) -> Result<Option<u64>,
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    use std::sync::atomic::AtomicU64;
+    use std::sync::atomic::Ordering::Relaxed;
     use std::time::Duration;
 
     use bytes::Bytes;
 
     use super::*;
-    use crate::history::HistoryIndex;
-    use crate::id::ItemId;
-    use crate::item::Stamp;
+    use crate::client::queue::Queue;
     use crate::keys::meta;
-    use crate::meta::Meta;
+    use crate::model::history::HistoryIndex;
+    use crate::model::id::ItemId;
+    use crate::model::meta::Meta;
+    use crate::model::recorder::{Recorder, Recording};
+    use crate::model::stamp::Stamp;
+    use crate::model::time::from_millis;
     use crate::ops::ended::{begin, declare_index, keep};
     use crate::ops::scan::Row;
-    use crate::queue::Queue;
-    use crate::recorder::{Recorder, Recording};
     use crate::testing::on_database;
-    use crate::time::from_millis;
 
     const AN_HOUR: Millis = 3_600_000;
     const START: Millis = 500_000 * AN_HOUR;

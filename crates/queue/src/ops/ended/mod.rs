@@ -10,14 +10,14 @@ use std::time::Duration;
 use foundationdb::Transaction;
 use mutant::mutant;
 
-use crate::error::QueueError;
-use crate::history::HistoryIndex;
-use crate::keys::element::split_number;
 use crate::keys::ended::{HOUR, Setting, minute};
 use crate::keys::{Space, range};
-use crate::meta::Millis;
+use crate::model::element::split_number;
+use crate::model::error::QueueError;
+use crate::model::history::HistoryIndex;
+use crate::model::meta::Millis;
 use crate::ops::find::{first_key, last_key};
-use crate::ops::pause::check_unfrozen;
+use crate::run::pause::check_unfrozen;
 
 pub(crate) use clear::clear;
 pub(crate) use write::{Endings, begin, of_rows};

@@ -11,15 +11,16 @@ use futures::future::{try_join, try_join_all};
 use mutant::bound;
 
 use super::by_attribute::Index;
-use crate::error::QueueError;
-use crate::history::{EndedItem, HistoryCursor, HistoryFilter, HistoryPage, MAX_RESULT};
-use crate::id::ItemId;
-use crate::keys::element::split_number;
-use crate::keys::ended::{GroupKey, Run, decode_group, from_minute, hour, minute, result_key, runs_of};
+use crate::keys::ended::{Run, decode_group, from_minute, hour, minute, result_key, runs_of};
 use crate::keys::{Space, after, range};
+use crate::model::element::split_number;
+use crate::model::error::QueueError;
+use crate::model::history::{EndedItem, GroupKey, HistoryCursor, HistoryFilter, HistoryPage, MAX_RESULT};
+use crate::model::id::ItemId;
+use crate::model::sightings::Sightings;
 use crate::ops::find::last_key;
-use crate::ops::{times, version};
-use crate::sightings::Sightings;
+use crate::ops::times;
+use crate::run::version;
 
 /// A page reads about this many bytes at most.
 fn page_bytes() -> usize {

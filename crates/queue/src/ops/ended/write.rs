@@ -9,20 +9,19 @@ use foundationdb::options::MutationType;
 use mutant::{bound, mutant};
 
 use super::setting;
-use crate::error::QueueError;
-use crate::history::{Ending, MAX_RESULT};
-use crate::id::ItemId;
-use crate::keys::Space;
 use crate::keys::ended::{
     append_item, append_result, encode_group, encode_run, is_one_run, minute, pending_group, pending_run,
     result_key,
 };
-use crate::keys::{ended_by, meta};
-use crate::meta::{Meta, Millis};
+use crate::keys::{Space, ended_by, meta};
+use crate::model::error::QueueError;
+use crate::model::history::{Ending, MAX_RESULT};
+use crate::model::id::ItemId;
+use crate::model::meta::{Meta, Millis};
+use crate::model::recorder::{Holding, Recorder, Recording};
 use crate::ops::batches::ends::BatchEnds;
 use crate::ops::scan::Row;
-use crate::ops::version::now;
-use crate::recorder::{Holding, Recorder, Recording};
+use crate::run::version::now;
 
 /// A group has no more items once it has this many bytes, so that a page does not read much more than it shows.
 fn group_bytes() -> usize {

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::rows::IndexRows;
-use crate::keys::keyed::split_id;
-use crate::keys::leases::{self, Header, LeaseId};
+use crate::keys::leases;
+use crate::keys::leases::Header;
+use crate::model::id_layout::split_id;
+use crate::model::lease_id::LeaseId;
 
 /// The most bytes of bodies of one queue that are kept in memory.
 const MOST_BYTES: usize = 500_000_000;

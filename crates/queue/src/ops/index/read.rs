@@ -3,9 +3,9 @@
 use foundationdb::Transaction;
 
 use super::rows::IndexRows;
-use crate::error::QueueError;
 use crate::keys::keyed::KeyedSpace;
 use crate::keys::{Space, range};
+use crate::model::error::QueueError;
 use crate::ops::row_page::RowPage;
 use crate::ops::running::{MOST_SEARCHED, group_len, headers, open_each};
 use mutant::bound;

@@ -9,12 +9,13 @@ use mutant::{bound, mutant};
 use super::read::{each_row, place_ranges, read};
 use super::rows::Faults;
 use super::unlisted::{self, UnlistedPage};
-use crate::error::QueueError;
 use crate::keys::Space;
 use crate::keys::keyed::KeyedSpace;
-use crate::limits::{LimitError, Limits, Pattern};
+use crate::model::error::QueueError;
+use crate::model::limits::{LimitError, Limits, Pattern};
+use crate::ops::cost;
 use crate::ops::keyed::{listing, rules};
-use crate::ops::{conflict, cost};
+use crate::run::conflict;
 
 /// About how many bytes one transaction writes.
 fn page_bytes() -> usize {

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::id::ItemId;
 use crate::keys::counters;
 use crate::keys::keyed::{Cause, KeyedSpace, decode_listed, scopes};
-use crate::recount::IndexFaults;
+use crate::model::id::ItemId;
+use crate::model::recount::IndexFaults;
 
 /// The rows of an index, and the running items that it counts.
 #[derive(Debug, Default)]

@@ -4,9 +4,10 @@ use foundationdb::Transaction;
 use futures::future::try_join_all;
 use mutant::bound;
 
-use crate::error::QueueError;
-use crate::keys::keyed::{KeyedSpace, key_element, split_id};
+use crate::keys::keyed::KeyedSpace;
 use crate::keys::{Space, after, range};
+use crate::model::error::QueueError;
+use crate::model::id_layout::{key_element, split_id};
 use crate::ops::find::first_key;
 use crate::ops::row_page::RowPage;
 

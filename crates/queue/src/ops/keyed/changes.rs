@@ -6,19 +6,28 @@ use std::time::Duration;
 use foundationdb::Transaction;
 use foundationdb::options::ConflictRangeType;
 use futures::future::try_join_all;
-use mutant::mutant;
 
-use super::{
-    activate, count_active, count_freed, count_running, holds, lanes, listing, pace, rules, suspects,
-};
-use crate::error::QueueError;
-use crate::id::ItemId;
-use crate::keys::keyed::{Cause, HoldCause, KeyedSpace, ParkedRow, scopes, tenant};
+use super::count_active;
+use super::count_freed;
+use super::count_running;
+use super::holds;
+use super::lanes;
+use super::listing;
+use super::pace;
+use super::rules;
+use super::suspects;
+use crate::keys::keyed::{Cause, KeyedSpace, scopes, tenant};
 use crate::keys::{Space, after};
-use crate::limits::Scope;
-use crate::ops::{conflict, row_page};
-use crate::rng::Rng;
-use crate::session::SessionId;
+use crate::model::error::QueueError;
+use crate::model::holds::HoldCause;
+use crate::model::id::ItemId;
+use crate::model::limits::Scope;
+use crate::model::rng::Rng;
+use crate::model::session_id::SessionId;
+use crate::ops::keyed::parked::Parked;
+use crate::ops::row_page;
+use crate::run::conflict;
+use mutant::mutant;
 
 /// From how many parked keys an end of items chooses, at least. Two ends that choose the same key conflict.
 const CHOICES: usize = 32;
@@ -137,32 +146,6 @@ impl Changes {
             pace::throttle(keyed, tr, scope, *wait).await?;
         }
         Ok(())
-    }
-}
-
-/// A parked key.
-#[derive(Debug)]
-pub(crate) struct Parked {
-    pub(crate) cause: Cause,
-    pub(crate) row: Vec<u8>,
-    pub(crate) position: u64,
-    pub(crate) key: Vec<u8>,
-}
-
-impl Parked {
-    /// Reads a row of parked keys.
-    pub(crate) fn decode(keyed: &KeyedSpace, row: &[u8]) -> Option<(Vec<u8>, Parked)> {
-        let ParkedRow { cause, scope, position, key } = keyed.decode_parked(row)?;
-        Some((scope, Parked { cause, row: row.to_vec(), position, key }))
-    }
-
-    /// Makes the key active.
-    pub(crate) fn unpark(&self, keyed: &KeyedSpace, tr: &Transaction) {
-        tr.clear(&self.row);
-        if self.cause.is_suspect() {
-            tr.set(&keyed.listed_key(&self.key), &[]);
-        }
-        activate(keyed, tr, self.position, &self.key);
     }
 }
 

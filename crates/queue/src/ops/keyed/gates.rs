@@ -15,9 +15,9 @@ use foundationdb::Transaction;
 use foundationdb::options::ConflictRangeType;
 use mutant::mutant;
 
-use crate::error::QueueError;
 use crate::keys::after;
 use crate::keys::keyed::KeyedSpace;
+use crate::model::error::QueueError;
 
 /// The most gates of a scope.
 const GATES: u64 = 64;

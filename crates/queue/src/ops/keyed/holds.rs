@@ -16,12 +16,11 @@ use futures::future::try_join_all;
 use mutant::mutant;
 
 use super::{activate, count_active};
-use crate::error::QueueError;
-use crate::holds::{HeldBy, HeldKey};
-use crate::id::ItemId;
 use crate::keys::counters;
-use crate::keys::keyed::{HoldCause, KeyedSpace};
-use crate::ops;
+use crate::keys::keyed::KeyedSpace;
+use crate::model::error::QueueError;
+use crate::model::holds::{HeldBy, HeldKey, HoldCause};
+use crate::model::id::ItemId;
 use crate::ops::row_page::RowPage;
 
 /// Holds the key of an item until the item is back.
@@ -71,7 +70,7 @@ pub(crate) fn conflict(
 ) -> Result<(), QueueError> {
     match found {
         Some(_) if mutant("hold-without-conflict") => {}
-        Some(hold) => ops::conflict::as_reader(tr, hold)?,
+        Some(hold) => crate::run::conflict::as_reader(tr, hold)?,
         None if mutant("no-hold-without-conflict") => {}
         None => {
             let (begin, end) = keyed.hold_range(key);
@@ -255,8 +254,8 @@ pub(super) async fn first_row(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kind::Kind;
-    use crate::queue::Queue;
+    use crate::client::queue::Queue;
+    use crate::model::kind::Kind;
     use crate::testing::on_database;
 
     #[test]

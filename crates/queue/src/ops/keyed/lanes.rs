@@ -21,13 +21,12 @@ use foundationdb::options::MutationType;
 use mutant::{bound, mutant};
 
 use super::gates;
-use crate::error::QueueError;
-use crate::keys::after;
-use crate::keys::counters;
 use crate::keys::keyed::{KeyedSpace, LANES};
+use crate::keys::{after, counters};
+use crate::model::error::QueueError;
+use crate::model::rng::Rng;
+use crate::model::session_id::SessionId;
 use crate::ops::row_page::RowPage;
-use crate::rng::Rng;
-use crate::session::SessionId;
 
 /// If more than this part of all slots is free, a fetch takes whichever it needs.
 const PLENTY: u64 = 4;

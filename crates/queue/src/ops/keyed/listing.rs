@@ -7,8 +7,8 @@ use futures::future::{try_join, try_join_all};
 use mutant::mutant;
 
 use super::{activate, count_active, rules, step, virtual_time};
-use crate::error::QueueError;
 use crate::keys::keyed::KeyedSpace;
+use crate::model::error::QueueError;
 
 /// Keys that have no place, and the positions that they are to get.
 #[derive(Debug, Default)]

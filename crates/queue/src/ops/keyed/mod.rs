@@ -38,6 +38,7 @@ pub(crate) mod holds;
 pub(crate) mod lanes;
 pub(crate) mod listing;
 pub(crate) mod pace;
+pub(crate) mod parked;
 pub(crate) mod place;
 pub(crate) mod rules;
 pub(crate) mod suspects;
@@ -46,10 +47,10 @@ use foundationdb::Transaction;
 use foundationdb::options::MutationType;
 use mutant::mutant;
 
-use crate::error::QueueError;
 use crate::keys::counters;
 use crate::keys::keyed::KeyedSpace;
-use crate::limits::Limits;
+use crate::model::error::QueueError;
+use crate::model::limits::Limits;
 
 /// How far a key of weight 1 moves ahead with each item, in positions.
 pub(crate) const ITEM: u64 = 1 << 20;

@@ -15,14 +15,14 @@ use foundationdb::{RangeOption, Transaction};
 use futures::future::{try_join, try_join_all};
 use mutant::{bound, mutant};
 
-use crate::error::QueueError;
 use crate::keys::after;
 use crate::keys::keyed::KeyedSpace;
-use crate::limits::RuleBook;
+use crate::model::error::QueueError;
+use crate::model::limits::RuleBook;
+use crate::model::rate::Rate;
+use crate::model::time::versions;
 use crate::ops::row_page::RowPage;
-use crate::ops::{conflict, version};
-use crate::rate::Rate;
-use crate::time::versions;
+use crate::run::{conflict, version};
 
 /// How many neighbours of a new row, on each side, are looked at whether they are still needed.
 const NEIGHBOURS: usize = 2;

@@ -9,11 +9,11 @@ use mutant::bound;
 
 use super::pace::Paces;
 use super::{holds, rules, suspects};
-use crate::error::QueueError;
 use crate::keys::keyed::{Cause, KeyedSpace, scopes};
-use crate::limits::RuleBook;
-use crate::time::duration;
-use crate::waiting::{AtLeast, WaitsOn};
+use crate::model::error::QueueError;
+use crate::model::limits::RuleBook;
+use crate::model::time::duration;
+use crate::model::waiting::{AtLeast, WaitsOn};
 
 /// How many timers are read.
 fn most_timers() -> usize {

@@ -13,20 +13,18 @@ use futures::TryStreamExt;
 use futures::future::try_join_all;
 use mutant::{bound, mutant};
 
-use super::changes::Parked;
 use super::lanes::Lanes;
 use super::{count_active, count_freed, holds};
-use crate::error::QueueError;
 use crate::keys::keyed::{Cause, KeyedSpace};
 use crate::keys::rules_pending::RulesPending;
 use crate::keys::{counters, limits};
-use crate::limits::{LimitError, Limits, Pattern, RuleBook};
-use crate::ops::conflict;
+use crate::model::error::QueueError;
+use crate::model::limits::{LimitError, Limits, MAX_RULES, Pattern, RuleBook};
+use crate::model::session_id::SessionId;
+use crate::ops::keyed::parked::Parked;
 use crate::ops::row_page::RowPage;
-use crate::session::SessionId;
+use crate::run::conflict;
 
-/// The most rules of a queue.
-pub(crate) const MAX_RULES: usize = 1_000;
 /// How many holds, or parked keys, one transaction looks at.
 fn page_rows() -> usize {
     bound("rules-page", 500)

@@ -13,12 +13,12 @@ use foundationdb::options::ConflictRangeType;
 use futures::future::try_join_all;
 use mutant::mutant;
 
-use super::changes::Parked;
 use super::{count_active, holds};
-use crate::error::QueueError;
 use crate::keys::keyed::{Cause, KeyedSpace, decode_listed, encode_listed};
+use crate::model::error::QueueError;
+use crate::model::suspicion::Suspicion;
+use crate::ops::keyed::parked::Parked;
 use crate::ops::row_page::RowPage;
-use crate::suspects::Suspicion;
 
 /// What a key with such a first item is parked for.
 pub(crate) fn cause(suspicion: Suspicion) -> Option<Cause> {

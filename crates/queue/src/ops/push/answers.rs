@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::id::ItemId;
-use crate::pushed::{PushEffect, Spot};
+use crate::model::id::ItemId;
+use crate::model::pushed::{PushEffect, Spot};
 
 /// About how many bytes the ids of items may have that were not added. Beyond that a repetition has effects without ids: a value has 100,000 bytes.
 const MOST: usize = 20_000;
@@ -150,9 +150,12 @@ mod tests {
     #[test]
     fn the_answers_of_very_many_items_stay_below_the_limit_of_a_value() {
         let id = Some(Spot::Id(ItemId::new(vec![7; 1_000].into())));
-        let bytes = encode(&vec![(PushEffect::Duplicate, id.clone()); crate::MAX_PUSHES]);
+        let bytes = encode(&vec![(PushEffect::Duplicate, id.clone()); crate::model::sizes::MAX_PUSHES]);
         assert!(bytes.len() < 95_000, "{}", bytes.len());
         let places = decode(&bytes).unwrap();
-        assert_eq!((places.len(), &places[0].1, &places[100].1), (crate::MAX_PUSHES, &id, &None));
+        assert_eq!(
+            (places.len(), &places[0].1, &places[100].1),
+            (crate::model::sizes::MAX_PUSHES, &id, &None)
+        );
     }
 }

@@ -7,7 +7,7 @@ use twox_hash::xxhash3_128::Hasher;
 
 use super::entry::Entry;
 use crate::keys::operations::Digest;
-use crate::stored::State;
+use crate::model::stored::State;
 
 /// Of an item that replaces another.
 const REPLACES: u8 = 3;
@@ -95,9 +95,9 @@ fn add(hasher: &mut Hasher, entry: &Entry<'_>, version: Version) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::item_batch::BatchId;
-    use crate::new_item::NewItem;
-    use crate::time::from_millis;
+    use crate::model::item_batch::BatchId;
+    use crate::model::new_item::NewItem;
+    use crate::model::time::from_millis;
 
     fn of(items: &[NewItem]) -> Digest {
         digests(items).digest

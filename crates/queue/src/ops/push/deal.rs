@@ -3,13 +3,14 @@
 use foundationdb::Transaction;
 use futures::future::try_join;
 
-use super::open::check_first;
-use crate::error::QueueError;
 use crate::keys::Space;
-use crate::keys::partitions::{Deal, before_stamp};
+use crate::keys::partitions::Deal;
+use crate::model::error::QueueError;
+use crate::model::id_layout::before_stamp;
+use crate::model::pushed::Spot;
 use crate::ops::partitions::read_to_push;
-use crate::ops::version::now;
-use crate::pushed::Spot;
+use crate::ops::push::first::check_first;
+use crate::run::version::now;
 
 /// Reads how many partitions the queue has. Without a turn the version of the transaction decides where it begins: that is as good as
 /// random, and the same for all pushers of the transaction.

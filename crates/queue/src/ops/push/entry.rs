@@ -1,10 +1,14 @@
 //! An item to push, checked against the limits.
 
-use crate::item_batch::BatchId;
-use crate::meta::Meta;
-use crate::new_item::{IfTaken, NewItem};
-use crate::stored::{State, StoredItem};
-use crate::time::millis;
+use crate::keys::meta::encode;
+use crate::model::error::PushError;
+use crate::model::item_batch::BatchId;
+use crate::model::kind::Kind;
+use crate::model::meta::Meta;
+use crate::model::new_item::{IfTaken, NewItem};
+use crate::model::sizes::MAX_VALUE;
+use crate::model::stored::{State, StoredItem};
+use crate::model::time::millis;
 
 /// One item.
 #[derive(Debug, Clone, Copy)]
@@ -21,6 +25,31 @@ enum With<'a> {
     Nothing,
     New(&'a NewItem),
     Stored(&'a StoredItem),
+}
+
+impl StoredItem {
+    /// Whether a queue of this kind can hold it, with a payload of at most this many bytes.
+    ///
+    /// # Errors
+    /// Those of a push of such an item, and [`PushError::RecordTooLarge`].
+    pub fn check(&self, kind: Kind, max_payload: usize) -> Result<(), PushError> {
+        let meta = &self.meta;
+        NewItem {
+            payload: self.payload.clone(),
+            attributes: meta.attributes.clone(),
+            content_type: meta.content_type.clone(),
+            trace_parent: meta.trace_parent.clone(),
+            unique: meta.unique.clone(),
+            priority: self.priority,
+            key: self.key.clone(),
+            ..NewItem::default()
+        }
+        .check(kind, max_payload)?;
+        match encode(&self.record()).len() {
+            len if len > MAX_VALUE => Err(PushError::RecordTooLarge { len, limit: MAX_VALUE }),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl<'a> From<&'a [u8]> for Entry<'a> {

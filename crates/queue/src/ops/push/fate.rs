@@ -63,7 +63,7 @@ impl Fates {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::new_item::NewItem;
+    use crate::model::new_item::NewItem;
 
     #[test]
     fn the_newest_of_each_key_is_added_or_replaces() {

@@ -7,6 +7,7 @@ mod contents;
 mod deal;
 mod entry;
 mod fate;
+pub(crate) mod first;
 mod once;
 mod open;
 mod put;
@@ -19,25 +20,25 @@ use foundationdb::Transaction;
 use foundationdb::options::MutationType;
 use futures::future::try_join_all;
 
-use crate::error::{PushError, QueueError};
-use crate::history::Ending;
-use crate::id::ItemId;
-use crate::keys::keyed::key_element;
 use crate::keys::partitions::Deal;
 use crate::keys::{Space, items, operations};
-use crate::kind::Kind;
-use crate::new_item::{NewItem, PushOptions, check_payload};
+use crate::model::error::{PushError, QueueError};
+use crate::model::history::Ending;
+use crate::model::id::ItemId;
+use crate::model::id_layout::key_element;
+use crate::model::kind::Kind;
+use crate::model::new_item::{NewItem, PushOptions, check_payload};
+use crate::model::pushed::{PendingPush, PushEffect, Spot};
+use crate::model::rng::Rng;
+use crate::model::session_id::SessionId;
+use crate::model::sizes::{MAX_PAYLOAD, MAX_PUSHES};
+use crate::model::stored::{State, StoredItem};
 use crate::ops::batches::ends::{BatchEnds, Counted};
 use crate::ops::batches::members::Members;
 use crate::ops::edit::Editable;
 use crate::ops::keyed::{listing, suspects};
 use crate::ops::place::{count_dead, count_later, count_ready};
 use crate::ops::recipe::Numbers;
-use crate::pushed::{PendingPush, PushEffect, Spot};
-use crate::rng::Rng;
-use crate::session::SessionId;
-use crate::stored::{State, StoredItem};
-use crate::{MAX_PAYLOAD, MAX_PUSHES};
 use contents::Digests;
 pub(crate) use entry::Entry;
 use fate::{Fate, Fates};
@@ -309,7 +310,7 @@ impl<'t> Pusher<'t> {
         entries: &[Entry<'_>],
     ) -> Result<Option<PendingPush>, QueueError> {
         match self.operations.get(id) {
-            Some((_, of)) if of.digest != digests.digest => Err(QueueError::key_reused(&self.space, id)),
+            Some((_, of)) if of.digest != digests.digest => Err(QueueError::key_reused(&self.space.name, id)),
             Some((placed, _)) => Ok(Some(placed.repeated())),
             None => once::earlier(&self.space, self.tr, id, digests, entries).await,
         }
@@ -340,7 +341,7 @@ impl<'t> Pusher<'t> {
             entries.iter().filter(|entry| entry.replaces()).filter_map(Entry::unique).collect();
         // What this transaction has pushed may be nowhere yet, and the database could not tell.
         if let Some(key) = replacing.first().filter(|_| self.pushed > 0 && self.space.kind.is_stamped()) {
-            return Err(QueueError::replaces_uncommitted(&self.space, key));
+            return Err(QueueError::replaces_uncommitted(&self.space.name, key));
         }
         for key in entries.iter().filter_map(Entry::unique) {
             match self.unique.get(key) {

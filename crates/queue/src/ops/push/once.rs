@@ -4,20 +4,21 @@ use bytes::Bytes;
 use foundationdb::{FdbError, Transaction};
 use futures::future::try_join;
 
-use crate::MAX_PUSHES;
-use crate::error::QueueError;
-use crate::id::ItemId;
-use crate::keys::keyed::key_element;
 use crate::keys::operations::Operation;
 use crate::keys::{Space, meta, operations};
-use crate::kind::Kind;
+use crate::model::error::QueueError;
+use crate::model::id::ItemId;
+use crate::model::id_layout::key_element;
+use crate::model::kind::Kind;
+use crate::model::pushed::{PendingPush, PushEffect, Spot};
+use crate::model::sizes::MAX_PUSHES;
 use crate::ops::dead::is_dead;
+use crate::ops::parts;
 use crate::ops::place::check_kind;
-use crate::ops::push::answers::{self, Places};
+use crate::ops::push::answers::Places;
 use crate::ops::push::contents::Digests;
-use crate::ops::push::{Entry, deal};
-use crate::ops::{conflict, parts};
-use crate::pushed::{PendingPush, PushEffect, Spot};
+use crate::ops::push::{Entry, answers, deal};
+use crate::run::conflict;
 use mutant::mutant;
 
 /// The database's error for a key whose value depends on the stamp of the reading transaction itself.
@@ -42,13 +43,15 @@ pub(super) async fn earlier(
         Ok(Some(value)) => value,
         Ok(None) => return Ok(None),
         // Another pusher of this transaction uses the same id.
-        Err(error) if error.code() == ACCESSED_UNREADABLE => return Err(QueueError::second_pusher(space)),
+        Err(error) if error.code() == ACCESSED_UNREADABLE => {
+            return Err(QueueError::second_pusher(&space.name));
+        }
         Err(error) => return Err(FdbError::into(error)),
     };
     let operation = operations::decode(&value).ok_or_else(|| QueueError::unreadable(&key))?;
     let is_same = operation.digest.is_none_or(|of| digests.matches(&of));
     if !is_same && !mutant("operation-of-other-items") {
-        return Err(QueueError::key_reused(space, id));
+        return Err(QueueError::key_reused(&space.name, id));
     }
     let has_keys = operation.digest == Some(digests.digest);
     let places = places(space, &operation, entries, has_keys).ok_or_else(|| QueueError::unreadable(&key))?;

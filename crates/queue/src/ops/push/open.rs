@@ -2,19 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use foundationdb::{FdbError, Transaction};
+use foundationdb::Transaction;
 use futures::future::{try_join, try_join_all, try_join4};
 
-use super::once::ACCESSED_UNREADABLE;
-use super::{Entry, Pusher, deal};
-use crate::error::QueueError;
-use crate::item::Stamp;
-use crate::keys::keyed::key_element;
-use crate::keys::{Space, items};
-use crate::kind::Kind;
+use super::Entry;
+use super::Pusher;
+use super::deal;
+use crate::keys::Space;
+use crate::model::error::QueueError;
+use crate::model::id_layout::key_element;
+use crate::model::kind::Kind;
 use crate::ops::kinds;
-use crate::ops::pause::check_unfrozen;
-use mutant::mutant;
+use crate::ops::push::first::check_first;
+use crate::run::pause::check_unfrozen;
 
 /// The checks that a pusher has made; each is made once in a transaction.
 #[derive(Debug, Clone, Copy, Default)]
@@ -105,26 +105,4 @@ async fn check_keys(space: &Space, tr: &Transaction, keys: &BTreeSet<Vec<u8>>) -
         try_join(check_first(space, tr, &ready, true), check_first(space, tr, &aside, true)).await
     });
     try_join_all(checks).await.map(drop)
-}
-
-/// Makes sure that the transaction has not yet written number 0 of the records behind `before`, whose keys get the stamp of its commit.
-///
-/// Every pusher numbers from 0, and a second one would replace the records of the first. The database does not know the keys of such
-/// records before the commit, so it refuses to read any key that one of them could have.
-pub(super) async fn check_first(
-    space: &Space,
-    tr: &Transaction,
-    before: &[u8],
-    wanted: bool,
-) -> Result<(), QueueError> {
-    if !wanted || mutant("second-pusher-unseen") {
-        return Ok(());
-    }
-    let latest = Stamp::new([0xff; 10], 0);
-    let key = [before, &items::suffix(latest)].concat();
-    match tr.get(&key, true).await {
-        Ok(_) => Ok(()),
-        Err(error) if error.code() == ACCESSED_UNREADABLE => Err(QueueError::second_pusher(space)),
-        Err(error) => Err(FdbError::into(error)),
-    }
 }

@@ -5,13 +5,13 @@ use std::borrow::Cow;
 use foundationdb::Transaction;
 use foundationdb::options::MutationType;
 
-use crate::MAX_VALUE;
 use crate::keys::{Space, chunks, expiry, items, later, meta, recipes};
-use crate::kind::{Kind, Packing};
-use crate::meta::{Meta, Millis};
+use crate::model::kind::{Kind, Packing};
+use crate::model::meta::{Meta, Millis};
+use crate::model::pushed::Spot;
+use crate::model::sizes::MAX_VALUE;
+use crate::model::stored::State;
 use crate::ops::push::Entry;
-use crate::pushed::Spot;
-use crate::stored::State;
 
 /// Writes an item and what goes with it, wherever it is to wait. Counting it is the caller's.
 pub(super) fn put(space: &Space, tr: &Transaction, spot: &Spot, entry: &Entry<'_>) {

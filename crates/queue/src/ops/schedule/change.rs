@@ -7,21 +7,23 @@ use foundationdb::{RangeOption, Transaction};
 use futures::TryStreamExt;
 use kvqueue_calendar::TimeCount;
 
-use crate::error::QueueError;
 use crate::keys::Space;
-use crate::keys::schedules::ScheduleSpace;
-use crate::keys::schedules::definition;
 use crate::keys::schedules::state::{State, Waiting};
-use crate::meta::Millis;
-use crate::ops::pause::check_unfrozen;
+use crate::keys::schedules::{ScheduleSpace, definition};
+use crate::model::error::QueueError;
+use crate::model::meta::Millis;
+use crate::model::pushed::PushEffect;
+use crate::model::rng::Rng;
+use crate::model::schedule::{
+    Calendar, OccurrenceRecord, Outcome, PutEffect, Schedule, ScheduleError, SkipReason,
+};
 use crate::ops::push::Entry;
 use crate::ops::schedule::fire::Firing;
 use crate::ops::schedule::read::{Stored, is_full, stored};
-use crate::ops::schedule::write::{self, Ids, PENDING, Writing, pusher, wake_sweepers};
+use crate::ops::schedule::write;
+use crate::ops::schedule::write::{Ids, PENDING, Writing, pusher, wake_sweepers};
 use crate::ops::{kinds, went_back};
-use crate::pushed::PushEffect;
-use crate::rng::Rng;
-use crate::schedule::{Calendar, OccurrenceRecord, Outcome, PutEffect, Schedule, ScheduleError, SkipReason};
+use crate::run::pause::check_unfrozen;
 
 /// How many times that are skipped are counted, if each has to be computed.
 const COUNTED: u64 = 1_000;

@@ -9,22 +9,22 @@ use futures::TryStreamExt;
 use futures::future::{join_all, try_join3};
 use mutant::bound;
 
-use crate::error::QueueError;
 use crate::keys::Space;
-use crate::keys::schedules::ScheduleSpace;
-use crate::keys::schedules::state::{self, State};
-use crate::meta::Millis;
-use crate::new_item::NewItem;
-use crate::ops::pause::check_unfrozen;
+use crate::keys::schedules::state::State;
+use crate::keys::schedules::{ScheduleSpace, state};
+use crate::model::error::QueueError;
+use crate::model::meta::Millis;
+use crate::model::new_item::NewItem;
+use crate::model::pushed::PendingPush;
+use crate::model::rng::Rng;
+use crate::model::schedule::plan::{Plan, plan};
+use crate::model::schedule::{OccurrenceRecord, Schedule};
 use crate::ops::push::{Entry, Pusher};
 use crate::ops::schedule::fire::Firing;
 use crate::ops::schedule::read::{Stored, stored};
 use crate::ops::schedule::write::{Ids, PENDING, Writing, pusher};
 use crate::ops::{kinds, went_back};
-use crate::pushed::PendingPush;
-use crate::rng::Rng;
-use crate::schedule::plan::{Plan, plan};
-use crate::schedule::{OccurrenceRecord, Schedule};
+use crate::run::pause::check_unfrozen;
 
 /// The most schedules of one transaction.
 fn page_schedules() -> usize {

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use mutant::mutant;
 
-use crate::id::ItemId;
 use crate::keys::schedules::state::{Last, State, Waiting};
-use crate::meta::Millis;
-use crate::new_item::NewItem;
+use crate::model::id::ItemId;
+use crate::model::meta::Millis;
+use crate::model::new_item::NewItem;
+use crate::model::pushed::PushEffect;
+use crate::model::schedule::plan::{Passed, Plan};
+use crate::model::schedule::{OccurrenceRecord, Outcome, Overlap, Schedule, SkipReason};
 use crate::ops::schedule::write::Writing;
-use crate::pushed::PushEffect;
-use crate::schedule::plan::{Passed, Plan};
-use crate::schedule::{OccurrenceRecord, Outcome, Overlap, Schedule, SkipReason};
 
 /// How soon a sweeper looks again whether the last item of a schedule has ended, in milliseconds: after a tenth of the time that the
 /// occurrence has waited, within these bounds.

@@ -6,12 +6,12 @@ use futures::TryStreamExt;
 use futures::future::{try_join, try_join_all};
 use mutant::{bound, mutant};
 
-use crate::error::QueueError;
 use crate::keys::schedules::state::State;
 use crate::keys::schedules::{ScheduleSpace, definition, log, state};
 use crate::keys::{after, range};
-use crate::meta::Millis;
-use crate::schedule::{MAX_SCHEDULES, OccurrenceRecord, Schedule};
+use crate::model::error::QueueError;
+use crate::model::meta::Millis;
+use crate::model::schedule::{MAX_SCHEDULES, OccurrenceRecord, Schedule};
 
 /// About how many bytes of definitions one page has.
 fn page_bytes() -> usize {

@@ -6,14 +6,14 @@ use foundationdb::Transaction;
 use foundationdb::options::MutationType;
 use mutant::mutant;
 
-use crate::item::Stamp;
 use crate::keys::schedules::state::State;
 use crate::keys::schedules::{ScheduleSpace, log, state};
 use crate::keys::{Space, counters};
-use crate::meta::Millis;
+use crate::model::meta::Millis;
+use crate::model::rng::Rng;
+use crate::model::schedule::OccurrenceRecord;
+use crate::model::stamp::Stamp;
 use crate::ops::push::Pusher;
-use crate::rng::Rng;
-use crate::schedule::OccurrenceRecord;
 
 /// The stamp of a transaction in the id of an item that it pushes: the database fills it in.
 pub(crate) const PENDING: [u8; 10] = [0xff; 10];

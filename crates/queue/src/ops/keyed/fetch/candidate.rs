@@ -2,13 +2,13 @@
 
 use foundationdb::Transaction;
 
-use crate::id::ItemId;
 use crate::keys::keyed::{Cause, KeyedSpace};
-use crate::limits::{Limits, RuleBook};
-use crate::ops::keyed::changes::Parked;
+use crate::model::id::ItemId;
+use crate::model::limits::{Limits, RuleBook};
+use crate::model::suspicion::Suspicion;
+use crate::ops::keyed::parked::Parked;
 use crate::ops::keyed::{activate, holds, suspects};
 use crate::ops::scan::Row;
-use crate::suspects::Suspicion;
 
 /// The place of a key that a fetch looks at.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,11 +7,12 @@ use futures::TryStreamExt;
 use futures::future::try_join;
 
 use super::candidate::Candidate;
-use crate::error::QueueError;
-use crate::id::ItemId;
-use crate::keys::keyed::key_element;
 use crate::keys::{Space, after, range};
-use crate::ops::scan::{self, Row};
+use crate::model::error::QueueError;
+use crate::model::id::ItemId;
+use crate::model::id_layout::key_element;
+use crate::ops::scan;
+use crate::ops::scan::Row;
 
 /// Whether any ready item of the queue has a side record. Where none has, a fetch need not look for those of each key.
 pub(super) async fn have_metas(space: &Space, tr: &Transaction) -> Result<bool, QueueError> {

@@ -11,14 +11,15 @@ use super::candidate::{Candidate, Place};
 use super::left::Left;
 use super::running::Running;
 use super::{Choice, max_keys, max_parked, min_window, scatter};
-use crate::error::QueueError;
 use crate::keys::keyed::{Cause, KeyedSpace, scopes};
-use crate::ops::keyed::changes::{Parked, first_parked};
+use crate::model::error::QueueError;
+use crate::model::rng::Rng;
+use crate::model::time::duration;
+use crate::ops::keyed::changes::first_parked;
 use crate::ops::keyed::gates::Slots;
-use crate::ops::keyed::lanes::{self, Lanes, QueueSlots};
-use crate::ops::keyed::{holds, rules};
-use crate::rng::Rng;
-use crate::time::duration;
+use crate::ops::keyed::lanes::{Lanes, QueueSlots};
+use crate::ops::keyed::parked::Parked;
+use crate::ops::keyed::{holds, lanes, rules};
 
 impl Choice {
     /// Asks for no more items than the rate and the slots of the whole queue allow to start. Returns whether they allow any.

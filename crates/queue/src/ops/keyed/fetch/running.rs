@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use foundationdb::Transaction;
 use foundationdb::future::FdbKeyValue;
 
-use crate::error::QueueError;
 use crate::keys::counters;
 use crate::keys::keyed::{KeyedSpace, LANES};
-use crate::limits::RuleBook;
+use crate::model::error::QueueError;
+use crate::model::limits::RuleBook;
 use crate::ops::keyed::lanes::Lanes;
 use crate::ops::row_page::RowPage;
 

@@ -1,12 +1,13 @@
 use super::*;
 use crate::PushOptions;
-use crate::approach::Approach;
-use crate::kind::Kind;
-use crate::limits::{Limits, Pattern};
-use crate::new_item::NewItem;
+use crate::client::approach::Approach;
+use crate::client::queue::Queue;
+use crate::client::session::{FetchOptions, Session};
+use crate::model::kind::Kind;
+use crate::model::limits::{Limits, Pattern};
+use crate::model::new_item::NewItem;
+use crate::model::session_id::SessionId;
 use crate::ops::keyed::lanes::Others;
-use crate::queue::Queue;
-use crate::session::{FetchOptions, Session, SessionId};
 use crate::testing::on_database;
 
 #[test]

@@ -10,14 +10,16 @@ use mutant::mutant;
 use super::Choice;
 use super::candidate::{Candidate, Place};
 use super::left::Left;
-use crate::error::QueueError;
-use crate::keys::keyed::{Cause, KeyedSpace, key_element, scopes};
+use crate::keys::keyed::{Cause, KeyedSpace, scopes};
 use crate::keys::{Space, after, range};
-use crate::ops::keyed::changes::{Parked, choose_parked};
-use crate::ops::keyed::gates;
-use crate::ops::keyed::{count_active, count_running, holds, rules, step};
-use crate::ops::{claim, conflict};
-use crate::rng::Rng;
+use crate::model::error::QueueError;
+use crate::model::id_layout::key_element;
+use crate::model::rng::Rng;
+use crate::ops::claim;
+use crate::ops::keyed::changes::choose_parked;
+use crate::ops::keyed::parked::Parked;
+use crate::ops::keyed::{count_active, count_running, gates, holds, rules, step};
+use crate::run::conflict;
 
 impl Choice {
     /// Writes the choice: takes the items, moves the keys.

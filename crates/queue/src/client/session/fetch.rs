@@ -1,0 +1,314 @@
+//! Fetching items: on a lease, or for good.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use foundationdb::{Database, FdbError, Transaction, TransactionCommitted};
+
+use super::Session;
+use super::aside::max_aside;
+use super::choose::Chosen;
+use super::request::RequestStep;
+use crate::client::approach::Approach;
+use crate::client::lease::Lease;
+use crate::client::session::fetched::{Fetched, FetchedFor, Share, Taken};
+use crate::client::session::options::{FetchOptions, Goal, Source};
+use crate::model::error::{FetchError, QueueError};
+use crate::model::id::ItemId;
+use crate::model::item::Item;
+use crate::model::retry_error::{Attempts, RetryError};
+use crate::model::time::versions;
+use crate::run::operation::{Operation, Step, complete};
+use crate::run::retry::{Done, NOT_COMMITTED, maybe_committed};
+use crate::run::version::committed_at;
+use crate::run::version_history::VersionHistory;
+use crate::run::watch::Watch;
+
+impl Session {
+    /// Moves up to `options.k` ready items to a lease.
+    ///
+    /// If a fetch fails, or its future is dropped, it may have got items. The session's next fetch
+    /// returns them. Without a next fetch their lease expires.
+    ///
+    /// On a cluster the lease is durable when this returns. The embedded engine has written it by
+    /// then and flushes it a moment later. So the lease survives the end of any process. After a
+    /// power failure within that moment the items are ready, as if the lease had expired.
+    pub async fn fetch(
+        &mut self,
+        db: &Database,
+        options: &mut FetchOptions<'_>,
+    ) -> Result<Fetched, FetchError> {
+        let shares = [(options.k, versions(options.lease).max(1))];
+        let Done { value, attempts } = self.run_fetch(db, options, Goal::Lease(&shares)).await?;
+        let (lease, idle, recovered, version) = match value {
+            End::Empty(idle) => (None, idle, false, None),
+            End::Leased(mut leases, version) => (leases.pop(), Idle::default(), version.is_none(), version),
+            End::Recovered | End::Removed(..) => unreachable!("a fetch on a lease removes nothing"),
+        };
+        let Idle { watch, is_full, look_again_in } = idle;
+        Ok(Fetched { lease, watch, is_full, look_again_in, recovered, version, attempts })
+    }
+
+    /// Fetches for several workers in one transaction. A share is what one worker asks for, and
+    /// gets a lease of its own: the first share has the first items of the queue, and so on.
+    ///
+    /// The fetch begins at the front. Items that may have killed a worker go to the first share
+    /// alone. The workers are other processes, so these leases do not prevent this process from
+    /// fetching more such items ([`Lease::is_in_quarantine`]). For the rest, see
+    /// [`Session::fetch`].
+    pub async fn fetch_for(
+        &mut self,
+        db: &Database,
+        shares: &[Share],
+        watch: bool,
+    ) -> Result<FetchedFor, FetchError> {
+        let none = FetchedFor {
+            leases: Vec::new(),
+            watch: None,
+            is_full: false,
+            look_again_in: None,
+            recovered: false,
+            version: None,
+            attempts: Attempts::default(),
+        };
+        let Some(k) = shares.iter().map(|share| share.k).reduce(|k, more| k.saturating_add(more.get()))
+        else {
+            return Ok(none);
+        };
+        let lengths: Vec<_> = shares.iter().map(|share| (share.k, versions(share.lease).max(1))).collect();
+        let mut approach = Approach::Front;
+        let mut options = FetchOptions::new(k, Duration::ZERO, &mut approach).with_watch(watch);
+        let Done { value, attempts } = self.run_fetch(db, &mut options, Goal::Lease(&lengths)).await?;
+        let (mut leases, idle, recovered, version) = match value {
+            End::Empty(idle) => (Vec::new(), idle, false, None),
+            End::Leased(leases, version) => (leases, Idle::default(), version.is_none(), version),
+            End::Recovered | End::Removed(..) => unreachable!("a fetch on leases removes nothing"),
+        };
+        leases.iter_mut().for_each(Lease::leave_quarantine);
+        let Idle { watch, is_full, look_again_in } = idle;
+        Ok(FetchedFor { leases, watch, is_full, look_again_in, recovered, version, attempts })
+    }
+
+    /// Removes and returns the first `k` items, or all if there are fewer. If there are none,
+    /// returns a watch.
+    ///
+    /// Two sessions that take at the same time conflict; pushes and takes do not. The watch begins
+    /// in a transaction that saw the queue empty, and that committed.
+    pub async fn take(&mut self, db: &Database, k: NonZeroUsize) -> Result<Taken, FetchError> {
+        let mut approach = Approach::Front;
+        let mut options = FetchOptions::new(k, Duration::ZERO, &mut approach).with_watch(true);
+        self.take_with(db, &mut options).await
+    }
+
+    /// The same with options.
+    pub async fn take_with(
+        &mut self,
+        db: &Database,
+        options: &mut FetchOptions<'_>,
+    ) -> Result<Taken, FetchError> {
+        if !self.recovered.is_empty() {
+            return Ok(self.take_recovered(options.k, Attempts::default()));
+        }
+        let Done { value, attempts } = self.run_fetch(db, options, Goal::Remove).await?;
+        let (items, watch, version) = match value {
+            End::Empty(idle) => (Vec::new(), idle.watch, None),
+            End::Removed(items, version) => (items, None, version),
+            End::Recovered => return Ok(self.take_recovered(options.k, attempts)),
+            End::Leased(..) => unreachable!("a take makes no lease"),
+        };
+        Ok(Taken { items, watch, version, attempts })
+    }
+
+    async fn run_fetch(
+        &mut self,
+        db: &Database,
+        options: &mut FetchOptions<'_>,
+        goal: Goal<'_>,
+    ) -> Result<Done<End>, FetchError> {
+        let (policy, k) = (self.policy, options.k.get());
+        let mut fetch =
+            Fetch { session: self, db, options, goal, aside: Vec::new(), plan: Plan::Read(Idle::default()) };
+        let done = complete(db, &policy, &mut fetch).await;
+        if done.is_err() {
+            self.give_up(db).await;
+        }
+        done.map_err(|error: RetryError| FetchError::refused(error, k))
+    }
+}
+
+/// The effect of the attempt under way, once it commits.
+#[derive(Debug)]
+enum Plan {
+    /// It has found nothing.
+    Read(Idle),
+    /// It moves keys in the index of a keyed queue, and has found no items.
+    Tidy,
+    /// It is one of several transactions that a request needs.
+    Request(RequestStep),
+    /// It removes the items that the session has noted.
+    Remove(Source),
+    Lease(Vec<Lease>, Source),
+}
+
+/// What a fetch that finds nothing may wait for.
+#[derive(Debug, Default)]
+struct Idle {
+    watch: Option<Watch>,
+    is_full: bool,
+    look_again_in: Option<Duration>,
+}
+
+/// How a fetch ends.
+#[derive(Debug)]
+enum End {
+    Empty(Idle),
+    /// An earlier take has committed. Its items are in `recovered`.
+    Recovered,
+    /// The items, and the version of the commit.
+    Removed(Vec<Item>, Option<u64>),
+    /// The leases, and the version of the commit. Without a version, an earlier fetch has committed
+    /// them.
+    Leased(Vec<Lease>, Option<u64>),
+}
+
+struct Fetch<'s, 'o, 'a> {
+    session: &'s mut Session,
+    db: &'s Database,
+    options: &'o mut FetchOptions<'a>,
+    goal: Goal<'o>,
+    /// The unreadable items that it has made dead letters.
+    aside: Vec<ItemId>,
+    plan: Plan,
+}
+
+impl Operation for Fetch<'_, '_, '_> {
+    type Output = End;
+
+    async fn prepare(&mut self, tr: &Transaction) -> Result<Step<End>, QueueError> {
+        match self.plan(tr).await {
+            Err(QueueError::UnreadableItem { id, .. })
+                if !self.aside.contains(&id) && self.aside.len() < max_aside() =>
+            {
+                self.session.put_aside(self.db, &id).await?;
+                self.aside.push(id);
+                Ok(Step::Again)
+            }
+            step => step,
+        }
+    }
+
+    fn committed(&mut self, committed: &TransactionCommitted) -> Option<End> {
+        let Fetch { session, options, .. } = self;
+        match std::mem::replace(&mut self.plan, Plan::Read(Idle::default())) {
+            Plan::Read(idle) => {
+                if let Goal::Remove = self.goal {
+                    // No earlier take had committed by then, and none will: the items that it read
+                    // are gone.
+                    session.unresolved.void();
+                }
+                Some(End::Empty(Idle { watch: idle.watch.map(|watch| watch.paced(self.db)), ..idle }))
+            }
+            Plan::Tidy => None,
+            Plan::Request(step) => {
+                session.request_committed(step, options);
+                None
+            }
+            Plan::Remove(source) => {
+                session.avoidance.committed();
+                let items = session.taken();
+                session.asked.clear();
+                session.lanes.committed(|| committed_at(committed));
+                options.won(&items, source);
+                Some(End::Removed(items, committed_at(committed)))
+            }
+            Plan::Lease(leases, source) => {
+                // Earlier attempts have not committed, and will not.
+                session.unsure.clear();
+                session.asked.clear();
+                session.avoidance.committed();
+                session.lanes.committed(|| committed_at(committed));
+                options.won(leases.last().map(Lease::items).unwrap_or_default(), source);
+                Some(End::Leased(leases, committed_at(committed)))
+            }
+        }
+    }
+
+    fn failed(&mut self, error: FdbError) {
+        // Not kept until the next attempt: a lease with suspects holds their place in the
+        // quarantine.
+        let source = match std::mem::replace(&mut self.plan, Plan::Read(Idle::default())) {
+            Plan::Read(_) | Plan::Tidy => return,
+            Plan::Request(step) => return self.session.request_failed(step, error),
+            Plan::Remove(source) => {
+                self.session.unresolved.failed(error);
+                source
+            }
+            Plan::Lease(_, source) => {
+                if !maybe_committed(error) {
+                    self.session.forget_last_attempt();
+                }
+                source
+            }
+        };
+        let lost = error.code() == NOT_COMMITTED;
+        let session = &mut *self.session;
+        session.lanes.failed(lost && source != Source::Others, &mut session.rng);
+        if lost {
+            session.avoidance.conflicted(&mut session.rng);
+            self.options.lost(source);
+        }
+    }
+}
+
+impl Fetch<'_, '_, '_> {
+    /// Fills the transaction of an attempt.
+    async fn plan(&mut self, tr: &Transaction) -> Result<Step<End>, QueueError> {
+        let Fetch { session, options, goal, .. } = self;
+        let began = session.history.as_ref().map(VersionHistory::now);
+        match *goal {
+            Goal::Remove => {
+                session.resolve(tr).await?;
+                if !session.recovered.is_empty() {
+                    return Ok(Step::End(End::Recovered));
+                }
+            }
+            Goal::Lease(_) => {
+                if let Some(lease) = session.find_unsure(tr).await? {
+                    return Ok(Step::End(End::Leased(vec![lease], None)));
+                }
+            }
+        }
+        self.plan = match (session.choose(tr, options, *goal).await?, *goal) {
+            (Chosen::Waits(key), _) => return Ok(Step::Wait(key)),
+            (Chosen::Steps(step), _) => Plan::Request(step),
+            (Chosen::Tidied, _) => Plan::Tidy,
+            // The watch reads `npush` (or `nactive`), so in a transaction that writes it would conflict with every
+            // push. Only a fetch that finds nothing, and so writes nothing, makes one.
+            (Chosen::Empty(look_again_in), _) => {
+                let watch = session.watch_empty(tr, options).await?;
+                Plan::Read(Idle { watch, is_full: false, look_again_in })
+            }
+            (Chosen::Full(look_again_in, row), _) => {
+                let watch = options.watch.then(|| Watch::new(tr.watch(&row)));
+                Plan::Read(Idle { watch, is_full: true, look_again_in })
+            }
+            (Chosen::Rows(rows, seen), Goal::Remove) => {
+                session.remove(tr, &rows).await?;
+                Plan::Remove(Source::Queue { seen })
+            }
+            (Chosen::Rows(rows, seen), Goal::Lease(shares)) => {
+                let leases = session.put_leases(tr, shares, rows, began).await?;
+                Plan::Lease(leases, Source::Queue { seen })
+            }
+            (Chosen::Served(id, header, held), Goal::Remove) => {
+                session.remove_served(tr, id, header, &held).await?;
+                Plan::Remove(Source::Others)
+            }
+            (Chosen::Served(id, header, held), Goal::Lease(_)) => {
+                let leases = session.take_up(tr, id, header, held, began).await?;
+                Plan::Lease(leases, Source::Others)
+            }
+        };
+        Ok(Step::Commit)
+    }
+}

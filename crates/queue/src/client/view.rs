@@ -1,0 +1,36 @@
+//! Looking at items by what they are doing, a page at a time.
+
+use std::num::NonZeroUsize;
+
+use foundationdb::Transaction;
+
+use crate::client::queue::Queue;
+use crate::model::error::QueueError;
+use crate::model::view::{Cursor, ItemPage, ItemState};
+use crate::ops;
+
+impl Queue {
+    /// Items of one state with their payloads: those behind `after`, or the first; up to `k` of them, and fewer where
+    /// [`MAX_TAKE_BYTES`](crate::model::sizes::MAX_TAKE_BYTES) of payloads and side records are reached, or where many items of another state lie between.
+    ///
+    /// Ready items come in the order in which they are fetched, scheduled and retrying ones in the order of their times, running ones by
+    /// lease, dead letters by id. A snapshot read: it conflicts with nothing. An `after` of another state counts as none.
+    pub async fn view(
+        &self,
+        tr: &Transaction,
+        state: ItemState,
+        after: Option<&Cursor>,
+        k: NonZeroUsize,
+    ) -> Result<ItemPage, QueueError> {
+        let mut page = match state {
+            ItemState::Ready => ops::view::ready(self.space(), tr, after, k).await?,
+            ItemState::Scheduled | ItemState::Retrying => {
+                ops::view::waiting(self.space(), tr, state, after, k).await?
+            }
+            ItemState::Running => ops::running::page(self.space(), tr, after, k).await?,
+            ItemState::Dead => ops::view::dead(self.space(), tr, after, k).await?,
+        };
+        ops::view::tell_ages(tr, &mut page.items).await?;
+        Ok(page)
+    }
+}
