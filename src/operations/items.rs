@@ -5,8 +5,8 @@ use std::{slice, str::FromStr};
 
 use foundationdb::Database;
 use kvqueue_queue::{
-    CancelFilter, Canceller, Counts, DeadLetterEffect, ItemChange, ItemEffect, ItemId, ItemState, Millis,
-    Queue, RetryError, RetryPolicy, from_millis,
+    CancelFilter, Canceller, Counts, ItemChange, ItemId, ItemState, Millis, Queue, RetryError, RetryPolicy,
+    from_millis,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
@@ -360,15 +360,6 @@ impl Change {
     }
 }
 
-/// What a dead letter's effect is as a change of an item.
-fn as_change(effect: DeadLetterEffect) -> ItemChange {
-    match effect {
-        DeadLetterEffect::Moved => ItemChange::Done(ItemState::Dead),
-        DeadLetterEffect::Gone => ItemChange::Gone,
-        DeadLetterEffect::Refused => ItemChange::Refused(ItemState::Dead),
-    }
-}
-
 impl Operation for CancelItem {
     const ROUTE: Route = Route::change(
         Action::new("item.cancel", "cancel items that are named", "`items`, `ids`"),
@@ -480,15 +471,9 @@ impl Operation for DeleteItem {
     type Answer = ChangedItem;
 
     async fn run(&self, site: &dyn Site) -> anyhow::Result<ChangedItem> {
-        let (id, change) = (&self.item.id, Change::Delete);
+        let id = &self.item.id;
         let delete = async |queue: &Queue, db: &_, policy: &_| queue.delete_item(db, policy, id).await;
-        match change.of_item(site, &self.item, |record| record, delete).await? {
-            ItemEffect::Done => Ok(change.answer(id, None)),
-            ItemEffect::Running => Err(change.refusal(id, &ItemChange::Refused(ItemState::Running)).into()),
-            ItemEffect::Ready | ItemEffect::Refused | ItemEffect::Gone => {
-                Err(change.refusal(id, &ItemChange::Gone).into())
-            }
-        }
+        Change::Delete.one(site, &self.item, |record| record, delete).await
     }
 }
 
@@ -498,8 +483,7 @@ impl Operation for PurgeLetter {
 
     async fn run(&self, site: &dyn Site) -> anyhow::Result<ChangedItem> {
         let id = &self.item.id;
-        let purge =
-            async |queue: &Queue, db: &_, policy: &_| queue.purge_dead(db, policy, id).await.map(as_change);
+        let purge = async |queue: &Queue, db: &_, policy: &_| queue.purge_dead(db, policy, id).await;
         Change::Purge.one(site, &self.item, |record| record, purge).await
     }
 }

@@ -106,7 +106,7 @@ pub use model::batch::{BatchLimits, Batches, batches, batches_by};
 pub use model::cancel::{CancelCounts, CancelFilter};
 pub use model::clocks::{Believed, ClocksDiffer};
 pub use model::counts::{Counts, Unfinished};
-pub use model::dead::{AllDead, DeadLetter, DeadLetterEffect};
+pub use model::dead::{AllDead, DeadLetter};
 pub use model::error::{
     DeadLetterError, FetchError, LeaseError, MoveError, NameError, PushError, QueueError,
 };
@@ -119,7 +119,6 @@ pub use model::holds::{HeldBy, HeldKey};
 pub use model::id::{ItemId, ParseIdError};
 pub use model::item::Item;
 pub use model::item_change::ItemChange;
-pub use model::item_effect::ItemEffect;
 pub use model::kind::{End, Kind, Packing};
 pub use model::lease_id::{LeaseId, ParseLeaseIdError};
 pub use model::limits::{LimitError, Limits, Pattern, Scope};

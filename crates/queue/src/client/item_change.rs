@@ -102,6 +102,22 @@ impl Queue {
         self.change_item(db, policy, Change::Retry, id).await
     }
 
+    /// Deletes an item that is ready, scheduled, retrying or a dead letter, with all its records, exactly once. A running item is refused.
+    ///
+    /// # Errors
+    /// As [`Queue::cancel`].
+    pub async fn delete_item(
+        &self,
+        db: &Database,
+        policy: &RetryPolicy,
+        id: &ItemId,
+    ) -> Result<ItemChange, RetryError> {
+        match self.purge_dead(db, policy, id).await? {
+            ItemChange::Gone => self.change_item(db, policy, Change::Delete, id).await,
+            purged => Ok(purged),
+        }
+    }
+
     /// As [`Queue::edit_payload`], in a transaction of its own, exactly once.
     pub async fn edit_item(
         &self,
@@ -168,6 +184,7 @@ enum Change<'a> {
     /// `None`: now.
     Reschedule(Option<SystemTime>),
     Retry,
+    Delete,
     /// To this payload.
     Edit(&'a [u8]),
 }
@@ -184,6 +201,7 @@ impl Change<'_> {
             Change::Cancel => cancel::item(space, tr, id).await,
             Change::Reschedule(due) => reschedule::item(space, tr, id, due.map(millis)).await,
             Change::Retry => reschedule::retry(space, tr, id).await,
+            Change::Delete => cancel::delete(space, tr, id).await,
             Change::Edit(payload) => edit::item(space, tr, id, payload).await,
         }
     }

@@ -9,7 +9,7 @@ pub use crate::keys::migration::{Marks, Phase, Record, RunId};
 pub use crate::model::tally::Tally;
 pub use crate::ops::rows::{PAGE_BYTES, PAGE_ROWS, Page, Row};
 
-use crate::Queue;
+use crate::client::queue::Queue;
 use crate::model::error::QueueError;
 use crate::ops::{migrate, rows};
 use crate::run::version::now;

@@ -23,7 +23,6 @@ pub(crate) mod recount;
 pub(crate) mod schedule;
 pub(crate) mod scheduled;
 pub mod session;
-pub(crate) mod single;
 pub(crate) mod suspects;
 pub(crate) mod sweep_tokens;
 pub(crate) mod sweeper;

@@ -31,6 +31,7 @@ pub use crate::model::id_layout::RANDOM;
 use crate::model::item::Item;
 use crate::model::kind::{End, Kind, Packing};
 use crate::model::sizes::MAX_VALUE;
+use crate::ops::counting::{Becomes, Was, count};
 use crate::ops::recipe::{Numbers, last_index};
 use crate::ops::{list, place};
 
@@ -154,6 +155,6 @@ async fn add(
     numbers.read(space, tr, vec![priority]).await?;
     let id = numbers.next_id(space, priority, &random);
     place::ready(space, tr, &id, &value, &[]);
-    place::count_ready(space, tr, 1);
+    count(space, tr, Was::New, Becomes::Ready, 1);
     Ok(id)
 }

@@ -6,7 +6,9 @@ use foundationdb::Transaction;
 
 use crate::client::queue::Queue;
 use crate::model::error::QueueError;
-use crate::model::view::{Cursor, ItemPage, ItemState};
+use crate::model::id::ItemId;
+use crate::model::view::{Cursor, ItemPage, ItemState, ItemView};
+use crate::model::waiting::Waiting;
 use crate::ops;
 
 impl Queue {
@@ -32,5 +34,23 @@ impl Queue {
         };
         ops::view::tell_ages(tr, &mut page.items).await?;
         Ok(page)
+    }
+
+    /// The item of this id, whatever it is doing; `None` if the queue has none. A snapshot read: it conflicts with nothing.
+    ///
+    /// An item that is not running is found at once. To find a running one, the headers of all leases are read, and then the items of a lease that may have it.
+    ///
+    /// # Errors
+    /// [`QueueError::TooMuchRunning`], if these have more than 100 MB.
+    pub async fn view_item(&self, tr: &Transaction, id: &ItemId) -> Result<Option<ItemView>, QueueError> {
+        let mut found = ops::view::one(self.space(), tr, id).await?;
+        ops::view::tell_ages(tr, found.as_mut_slice()).await?;
+        Ok(found)
+    }
+
+    /// What a ready item waits for; `None` if the item is not ready. It reads up to 10,000 rows of items, or 1 MB of them, and of keys, and conflicts
+    /// with nothing.
+    pub async fn waiting(&self, tr: &Transaction, id: &ItemId) -> Result<Option<Waiting>, QueueError> {
+        ops::waiting::waiting(self.space(), tr, id).await
     }
 }

@@ -27,11 +27,6 @@ pub(crate) fn increment(n: usize) -> [u8; 8] {
     (n as u64).to_le_bytes()
 }
 
-/// The operand that subtracts `n` from a counter.
-pub(crate) fn decrement(n: usize) -> [u8; 8] {
-    (n as u64).wrapping_neg().to_le_bytes()
-}
-
 /// The value of a counter, modulo 2^64; absent means 0.
 ///
 /// The Erlang program reads little-endian numbers of any length, so any length is read here. ADD keeps a

@@ -45,14 +45,3 @@ pub struct AllDead {
     /// Whether `until` passed, so that letters may be left. Call it again for the rest.
     pub more: bool,
 }
-
-/// The result of retrying or purging one dead letter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DeadLetterEffect {
-    /// It was retried or purged.
-    Moved,
-    /// The queue has no dead letter of this id.
-    Gone,
-    /// It stays, because another item has its unique key.
-    Refused,
-}

@@ -15,7 +15,6 @@ pub(crate) mod id_layout;
 pub(crate) mod item;
 pub mod item_batch;
 pub(crate) mod item_change;
-pub(crate) mod item_effect;
 pub(crate) mod kind;
 pub(crate) mod lease_id;
 pub(crate) mod limits;

@@ -1,23 +1,21 @@
 //! Ending items of a lease: done, retried, released, postponed, dead or expired.
 
 use foundationdb::Transaction;
-use foundationdb::options::MutationType;
 
+use crate::keys::Space;
 use crate::keys::leases::{Header, Held};
-use crate::keys::{Space, counters, meta};
 use crate::model::error::QueueError;
-use crate::model::holds::HoldCause;
+use crate::model::history::Ending;
 use crate::model::lease_id::LeaseId;
 use crate::model::meta::{Failure, Meta};
 use crate::model::outcome::ItemOutcome;
 use crate::model::recorder::{Holding, Recorder};
 use crate::model::rules::OnExpiry;
 use crate::model::time::millis;
-use crate::ops::claim::{forget, forget_undone};
-use crate::ops::keyed::changes::Changes;
 use crate::ops::lease::row_now;
 use crate::ops::scan::{Row, decode_meta};
-use crate::ops::{cost, ended, expiry, lease, place};
+use crate::ops::transition::{After, Before, Record, Subject, Transitions};
+use crate::ops::{cost, expiry, lease};
 use crate::run::version::now;
 
 /// Acknowledges items of the lease `id`, by their index in `held`, and sets a new deadline for the
@@ -32,88 +30,42 @@ pub(crate) async fn acknowledge(
     outcomes: &[(usize, ItemOutcome)],
     holding: Option<&Holding>,
 ) -> Result<Header, QueueError> {
-    let mut endings = ended::begin(space, tr).await?;
-    let mut counts = OutcomeCounts::default();
-    // Acknowledgements of queues without keys are not to pay for this.
-    let mut changes = space.keyed.is_some().then(Changes::default);
+    let mut transitions = Transitions::begin(space, tr).await?;
+    let before = Before::Leased(id.session);
     for (index, outcome) in outcomes {
         if header.acknowledged.contains(*index) {
             continue;
         }
         header.acknowledged.insert(*index);
         let row = row_now(&header, *index, &held[*index]);
-        if let Some(changes) = &mut changes {
-            changes.left_lease(space, &row.id, id.session);
-            match outcome {
-                ItemOutcome::Done
-                | ItemOutcome::DoneWith(_)
-                | ItemOutcome::Expired { on_expiry: OnExpiry::Drop, .. } => {}
-                ItemOutcome::Release | ItemOutcome::Retry { due: None, .. } => {
-                    changes.made_ready(space, &row.id);
-                }
-                ItemOutcome::Throttle { scope, wait } => {
-                    changes.made_ready(space, &row.id);
-                    changes.throttled(space, &row.id, *scope, *wait);
-                }
-                ItemOutcome::Postpone { .. } | ItemOutcome::Retry { due: Some(_), .. } => {
-                    changes.put_away(space, &row.id, HoldCause::Scheduled);
-                }
-                ItemOutcome::Dead(_) | ItemOutcome::Expired { on_expiry: OnExpiry::Dead, .. } => {
-                    changes.put_away(space, &row.id, HoldCause::Dead);
-                }
+        let (after, changed) = match outcome {
+            ItemOutcome::Done => (After::Done(None), None),
+            ItemOutcome::DoneWith(result) => (After::Done(Some(result)), None),
+            ItemOutcome::Release => (After::Ready, None),
+            ItemOutcome::Throttle { scope, wait } => {
+                transitions.throttle(&row.id, *scope, *wait);
+                (After::Ready, None)
             }
-        }
-        match outcome {
-            ItemOutcome::Done | ItemOutcome::DoneWith(_) => {
-                forget(space, tr, &row)?;
-                match outcome {
-                    ItemOutcome::DoneWith(result) => endings.add_done_with(tr, &row, result),
-                    _ => endings.add_done(&row),
-                }
-                counts.done += 1;
-            }
-            ItemOutcome::Release | ItemOutcome::Throttle { .. } => {
-                place::ready(space, tr, &row.id, &row.value, &row.meta);
-                crate::ops::expiry_rows::note(space, tr, &row.id, &row.meta);
-                counts.ready += 1;
-            }
-            ItemOutcome::Postpone { due } => {
-                place::later(space, tr, &row.id, millis(*due), &row.value, &decode_meta(space, &row)?);
-                crate::ops::expiry_rows::note(space, tr, &row.id, &row.meta);
-                counts.later += 1;
-            }
-            ItemOutcome::Retry { due: None, failure } => {
-                let meta = failed(space, &row, failure)?;
-                place::ready(space, tr, &row.id, &row.value, &meta::encode(&meta));
-                counts.ready += 1;
-            }
-            ItemOutcome::Retry { due: Some(due), failure } => {
-                place::later(space, tr, &row.id, millis(*due), &row.value, &failed(space, &row, failure)?);
-                counts.later += 1;
+            ItemOutcome::Postpone { due } => (After::Scheduled(millis(*due)), None),
+            ItemOutcome::Retry { due, failure } => {
+                let after = due.map_or(After::Ready, |due| After::Scheduled(millis(due)));
+                (after, Some(failed(space, &row, failure)?))
             }
             ItemOutcome::Dead(failure) => {
                 let meta = Meta { death: Some(failure.cut()), ..failed(space, &row, failure)? };
-                place::dead(space, tr, &row.id, &row.value, &meta);
-                endings.add_dead(&row.id, &meta);
-                counts.dead += 1;
+                (After::Dead, Some(meta))
             }
             ItemOutcome::Expired { on_expiry: OnExpiry::Drop, .. } => {
-                forget_undone(space, tr, &row)?;
-                endings.add_expired(&row);
+                (After::Ended(Ending::Expired, None), None)
             }
             ItemOutcome::Expired { at, on_expiry: OnExpiry::Dead } => {
-                let meta = expiry::dead_letter(decode_meta(space, &row)?, millis(*at));
-                place::dead(space, tr, &row.id, &row.value, &meta);
-                endings.add_dead(&row.id, &meta);
-                counts.dead += 1;
+                (After::Dead, Some(expiry::dead_letter(decode_meta(space, &row)?, millis(*at))))
             }
-        }
+        };
+        let record = changed.map_or(Record::Same(&row.meta), Record::Changed);
+        transitions.add(tr, before, after, &Subject { id: &row.id, value: &row.value, record })?;
     }
-    counts.add(space, tr);
-    endings.write(tr, holding).await?;
-    if let Some(changes) = changes {
-        changes.write(space, tr).await?;
-    }
+    transitions.write(tr, holding).await?;
     header.served = false;
     header.deadline = now(tr).await?.saturating_add(header.length);
     lease::update(space, tr, id, &header);
@@ -175,26 +127,6 @@ fn cost_without_end(space: &Space, held: &Held, outcome: &ItemOutcome) -> usize 
             cost::aside(space, id, value.len(), meta.len() + cost::failure(failure.reason.len()))
         }
         ItemOutcome::Dead(failure) => cost::dead(space, id, value.len(), meta, failure.reason.len()),
-    }
-}
-
-/// How many items were acknowledged, and how.
-#[derive(Debug, Default)]
-struct OutcomeCounts {
-    done: usize,
-    ready: usize,
-    later: usize,
-    dead: usize,
-}
-
-impl OutcomeCounts {
-    /// Each counter once: every operand counts in the size of a transaction.
-    fn add(&self, space: &Space, tr: &Transaction) {
-        if self.done > 0 {
-            tr.atomic_op(&space.ndone, &counters::increment(self.done), MutationType::Add);
-        }
-        place::count_back(space, tr, self.ready, self.later);
-        place::count_dead(space, tr, self.dead);
     }
 }
 

@@ -1,33 +1,35 @@
-//! Cancelling items: they end without being finished, and leave no dead letter.
+//! Cancelling and deleting items: they end without being finished, and leave no dead letter.
 
 use foundationdb::future::FdbValues;
-use foundationdb::options::{MutationType, StreamingMode};
+use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
 use futures::future::try_join_all;
 use mutant::bound;
 
 use crate::keys::cancelled::CancelledItems;
 use crate::keys::leases::Header;
-use crate::keys::{Space, after, cancelled, counters, leases, range};
+use crate::keys::{Space, after, cancelled, leases, range};
 use crate::model::error::QueueError;
 use crate::model::history::Ending;
 use crate::model::id::ItemId;
 use crate::model::item_change::ItemChange;
 use crate::model::lease_id::LeaseId;
 use crate::model::view::ItemState;
-use crate::ops::keyed::changes::Changes;
 use crate::ops::locate::{Located, locate};
-use crate::ops::relocate::Movable;
 use crate::ops::running::RunningRecord;
 use crate::ops::scan::Row;
-use crate::ops::{claim, delete, ended, lease, place, relocate};
+use crate::ops::transition::{After, Before, Subject, Transitions};
+use crate::ops::{lease, place};
 use crate::run::conflict;
 use crate::run::exactly_once::Act;
 use crate::run::version::now;
 use crate::run::watch::Watch;
 
-/// The end of a cancelled item, in the history.
-pub(crate) const CANCELLED: (Ending, Option<&str>) = (Ending::Cancelled, None);
+/// The end of a cancelled item.
+pub(crate) const CANCELLED: After<'static> = After::Ended(Ending::Cancelled, None);
+
+/// The end of a deleted item.
+const DELETED: After<'static> = After::Ended(Ending::Cancelled, Some("deleted"));
 
 /// How many old records a cancellation clears at most: more than it writes, so that they do not become more.
 fn old_records() -> usize {
@@ -40,31 +42,50 @@ pub(crate) async fn item(
     tr: &Transaction,
     id: &ItemId,
 ) -> Result<Act<ItemChange>, QueueError> {
-    let before = match locate(space, tr, id).await? {
-        Some(Located::Ready(row)) => {
-            relocate::remove(space, tr, Movable::Ready, &[&row]).await?;
-            ended::of_rows(space, tr, CANCELLED, [&row]).await?;
-            ItemState::Ready
-        }
+    let RunningRecord { lease, index, row, .. } = match locate(space, tr, id).await? {
+        Some(Located::Running(found)) => *found,
+        found => return not_running(space, tr, id, found, CANCELLED).await,
+    };
+    // Once more, with a conflict.
+    let Some(header) = lease::header(space, tr, lease).await? else {
+        return Ok(Act::Nothing(ItemChange::Gone));
+    };
+    running(space, tr, (lease, header), &[(index, &row)]).await?;
+    clear_old(space, tr, (old_records(), 1)).await?;
+    Ok(Act::Write(ItemChange::Done(ItemState::Running)))
+}
+
+/// Deletes the item; fails at commit if another has moved it. A running item and a dead letter stay.
+pub(crate) async fn delete(
+    space: &Space,
+    tr: &Transaction,
+    id: &ItemId,
+) -> Result<Act<ItemChange>, QueueError> {
+    let found = locate(space, tr, id).await?;
+    not_running(space, tr, id, found, DELETED).await
+}
+
+/// Ends an item that is ready, scheduled or retrying.
+async fn not_running(
+    space: &Space,
+    tr: &Transaction,
+    id: &ItemId,
+    found: Option<Located>,
+    end: After<'_>,
+) -> Result<Act<ItemChange>, QueueError> {
+    let (before, record, state) = match &found {
+        Some(Located::Ready(row)) => (Before::Ready, &row.meta, ItemState::Ready),
         Some(Located::ScheduledRecord(found)) => {
-            let state = found.state();
-            delete::waiting(space, tr, id, found, CANCELLED).await?;
-            state
+            (Before::Scheduled(&found.key), &found.record, found.state())
         }
-        Some(Located::Running(found)) => {
-            let RunningRecord { lease, index, row, .. } = *found;
-            // Once more, with a conflict.
-            let Some(header) = lease::header(space, tr, lease).await? else {
-                return Ok(Act::Nothing(ItemChange::Gone));
-            };
-            running(space, tr, (lease, header), &[(index, &row)]).await?;
-            clear_old(space, tr, (old_records(), 1)).await?;
-            ItemState::Running
-        }
+        Some(Located::Running(_)) => return Ok(Act::Nothing(ItemChange::Refused(ItemState::Running))),
         Some(Located::Dead) => return Ok(Act::Nothing(ItemChange::Refused(ItemState::Dead))),
         None => return Ok(Act::Nothing(ItemChange::Gone)),
     };
-    Ok(Act::Write(ItemChange::Done(before)))
+    let mut transitions = Transitions::begin(space, tr).await?;
+    transitions.add(tr, before, end, &Subject::new(id, &[], record))?;
+    transitions.write(tr, None).await?;
+    Ok(Act::Write(ItemChange::Done(state)))
 }
 
 /// Cancels items of a lease that are not acknowledged, each by its index. The header was read with a conflict, so of a cancellation,
@@ -78,22 +99,20 @@ pub(crate) async fn running(
     (id, mut header): (LeaseId, Header),
     items: &[(usize, &Row)],
 ) -> Result<(), QueueError> {
-    let mut changes = Changes::default();
+    let mut transitions = Transitions::begin(space, tr).await?;
     // After a jump of versions the deadline may be past, and the holder is there all the same.
     let none = CancelledItems::none(header.deadline.max(now(tr).await?));
     let mut record = read(space, tr, id).await?.unwrap_or_else(|| none.clone());
     record.until = record.until.max(none.until);
     for (index, row) in items {
         place::check_kind(space, &row.id)?;
-        claim::forget_undone(space, tr, row)?;
-        changes.left_lease(space, &row.id, id.session);
+        let item = Subject::new(&row.id, &[], &row.meta);
+        transitions.add(tr, Before::Leased(id.session), CANCELLED, &item)?;
         header.acknowledged.insert(*index);
         record.items.push((u32::try_from(*index).unwrap_or(u32::MAX), row.id.clone()));
     }
-    changes.write(space, tr).await?;
-    ended::of_rows(space, tr, CANCELLED, items.iter().map(|(_, row)| *row)).await?;
+    transitions.write(tr, None).await?;
     tr.set(&cancelled::key(&space.cancelled, id), &record.encode());
-    tr.atomic_op(&space.ncancel, &counters::increment(items.len()), MutationType::Add);
     lease::update(space, tr, id, &header);
     Ok(())
 }

@@ -17,11 +17,12 @@ use crate::model::meta::Meta;
 use crate::model::place::Place;
 use crate::model::view::{Cursor, ItemState};
 use crate::ops::aside::delayed;
-use crate::ops::locate::{ScheduledRecord, state_of};
-use crate::ops::relocate::Movable;
+use crate::ops::cancel::CANCELLED;
+use crate::ops::locate::state_of;
 use crate::ops::running::open;
 use crate::ops::scan::Row;
-use crate::ops::{cancel, cost, delete, ended, lease, partitions, relocate};
+use crate::ops::transition::{Before, Subject, Transitions};
+use crate::ops::{cancel, cost, lease, partitions};
 
 /// The most items that one transaction looks at.
 const PAGE: NonZeroUsize = NonZeroUsize::new(500).expect("500 is not 0");
@@ -88,8 +89,12 @@ pub(crate) async fn ready(
             break;
         }
     }
-    relocate::remove(space, tr, Movable::Ready, &wanted).await?;
-    ended::of_rows(space, tr, cancel::CANCELLED, wanted.iter().copied()).await?;
+    let mut transitions = Transitions::begin(space, tr).await?;
+    for row in &wanted {
+        let item = Subject::new(&row.id, &[], &row.meta);
+        transitions.add(tr, Before::Ready, CANCELLED, &item)?;
+    }
+    transitions.write(tr, None).await?;
     page.counts.cancelled = wanted.len();
     Ok(page)
 }
@@ -110,6 +115,7 @@ pub(crate) async fn waiting(
     is_wanted: impl Fn(&ItemId, &Meta) -> bool,
 ) -> Result<CancelPage, QueueError> {
     let (mut page, mut bytes) = (CancelPage::default(), 0);
+    let mut transitions = Transitions::begin(space, tr).await?;
     for (due, id, record) in delayed(space, tr, behind.and_then(Cursor::due), PAGE).await? {
         page.next = Some(Cursor::Due(due, id.clone()));
         let is_of_state = state.is_none_or(|state| state == state_of(&record));
@@ -118,12 +124,13 @@ pub(crate) async fn waiting(
         }
         bytes += cost::removing(space, &id, &record) + cost::ended(space, &id, &record, 0);
         let key = later::key(&space.later, due, &id);
-        delete::waiting(space, tr, &id, ScheduledRecord { key, due, record }, cancel::CANCELLED).await?;
+        transitions.add(tr, Before::Scheduled(&key), CANCELLED, &Subject::new(&id, &[], &record))?;
         page.counts.cancelled += 1;
         if bytes >= page_bytes() {
             break;
         }
     }
+    transitions.write(tr, None).await?;
     Ok(page)
 }
 

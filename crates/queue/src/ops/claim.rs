@@ -7,16 +7,18 @@
 use std::num::NonZeroUsize;
 
 use foundationdb::Transaction;
-use foundationdb::options::{ConflictRangeType, MutationType};
+use foundationdb::options::ConflictRangeType;
 
-use crate::keys::{Space, after, counters};
+use crate::keys::{Space, after, meta};
 use crate::model::error::QueueError;
+use crate::model::id::ItemId;
 use crate::model::kind::Kind;
 use crate::model::meta::Meta;
 use crate::model::sizes::MAX_TAKE_BYTES;
 use crate::model::suspicion::{Picked, Suspicion};
+use crate::ops::counting::{Becomes, Was, count};
 use crate::ops::scan::{Row, decode_meta, ends};
-use crate::ops::{cost, partitions, parts, unique};
+use crate::ops::{cost, expiry_rows, partitions, parts, unique};
 use crate::run::conflict;
 use mutant::mutant;
 
@@ -28,7 +30,7 @@ use mutant::mutant;
 /// foreign programs took, and a sweep needs such a record to find that item's unique key and the rest of its payload.
 pub(crate) fn take(space: &Space, tr: &Transaction, rows: &[Row]) -> Result<(), QueueError> {
     remove(space, tr, rows)?;
-    count(space, tr, rows.len());
+    count(space, tr, Was::Ready, Becomes::Leased, rows.len());
     Ok(())
 }
 
@@ -60,36 +62,36 @@ pub(crate) fn remove(space: &Space, tr: &Transaction, rows: &[Row]) -> Result<()
     Ok(())
 }
 
-/// Counts items as taken.
-pub(crate) fn count(space: &Space, tr: &Transaction, n: usize) {
-    if n > 0 && !mutant("take-uncounted") {
-        tr.atomic_op(&space.npop, &counters::increment(n), MutationType::Add);
-    }
-}
-
 /// Clears what goes with an item until it has been done or taken for good: the rest of its payload, the row of its expiry, and its unique key, unless that is
 /// taken for a time.
-pub(crate) fn forget(space: &Space, tr: &Transaction, row: &Row) -> Result<(), QueueError> {
-    forget_then(space, tr, row, |meta| unique::of_ended(space, tr, &row.id, meta))
+pub(crate) fn forget(space: &Space, tr: &Transaction, id: &ItemId, record: &[u8]) -> Result<(), QueueError> {
+    forget_then(space, tr, id, record, |meta| unique::of_ended(space, tr, id, meta))
 }
 
 /// The same of an item that ends without being done, or goes elsewhere: its unique key is free at once.
-pub(crate) fn forget_undone(space: &Space, tr: &Transaction, row: &Row) -> Result<(), QueueError> {
-    forget_then(space, tr, row, |meta| unique::of_undone(space, tr, &row.id, meta))
+pub(crate) fn forget_undone(
+    space: &Space,
+    tr: &Transaction,
+    id: &ItemId,
+    record: &[u8],
+) -> Result<(), QueueError> {
+    forget_then(space, tr, id, record, |meta| unique::of_undone(space, tr, id, meta))
 }
 
 fn forget_then(
     space: &Space,
     tr: &Transaction,
-    row: &Row,
+    id: &ItemId,
+    record: &[u8],
     free_key: impl FnOnce(&Meta),
 ) -> Result<(), QueueError> {
-    if row.meta.is_empty() {
+    if record.is_empty() {
         return Ok(());
     }
-    let meta = decode_meta(space, row)?;
-    parts::clear(space, tr, &row.id, meta.payload_len);
-    crate::ops::expiry_rows::clear(space, tr, &row.id, &meta);
+    let unreadable = || QueueError::unreadable_item(id, &space.meta_key(id));
+    let meta = meta::decode(record).ok_or_else(unreadable)?;
+    parts::clear(space, tr, id, meta.payload_len);
+    expiry_rows::clear(space, tr, id, &meta);
     free_key(&meta);
     Ok(())
 }

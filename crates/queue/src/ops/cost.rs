@@ -295,7 +295,7 @@ mod tests {
                 let version = tr.get_read_version().await.unwrap().cast_unsigned();
                 recorder.remember_index(&space.queue, version, recorder.now(), names.clone().into());
                 let mut endings = begin(space, &tr).await.unwrap();
-                endings.add_done(&row);
+                endings.add_done(&row.id, &row.meta);
                 endings.write(&tr, None).await.unwrap();
                 let real = usize::try_from(tr.get_approximate_size().await.unwrap()).unwrap();
                 assert!(counted >= real && counted < 6 * real, "{present}: {counted} counted, {real} needed");

@@ -4,12 +4,12 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use foundationdb::options::{MutationType, StreamingMode};
+use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
 use futures::TryStreamExt;
 
 use crate::keys;
-use crate::keys::{Space, counters, expiry, meta, range};
+use crate::keys::{Space, expiry, meta, range};
 use crate::model::dead::DeadLetter;
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
@@ -128,7 +128,7 @@ pub(crate) async fn unique_holder(
     Ok(holder.filter(|holder| holder != id))
 }
 
-/// Makes a letter ready, with all its attempts before it. Counting is the caller's.
+/// Makes a letter ready, with all its attempts before it.
 pub(crate) fn revive(space: &Space, tr: &Transaction, id: &ItemId, value: &[u8], meta: Meta) {
     if let Some(key) = &meta.unique {
         tr.set(&space.unique_key(key), id.as_bytes());
@@ -153,16 +153,9 @@ pub(crate) fn retried(meta: Meta) -> Meta {
     Meta { attempts: 0, crashes: 0, death: None, expires: None, unique_until: None, ..meta }
 }
 
-/// Clears all there is of a letter. Counting is the caller's.
+/// Clears all there is of a letter.
 pub(crate) fn bury(space: &Space, tr: &Transaction, id: &ItemId, record: &[u8]) {
     tr.clear(&space.dead_key(id));
     tr.clear(&space.body_key(id));
     parts::clear_by(space, tr, id, record);
-}
-
-/// Counts letters that are none any more.
-pub(crate) fn count_gone(space: &Space, tr: &Transaction, n: usize) {
-    if n > 0 {
-        tr.atomic_op(&space.ndead, &counters::decrement(n), MutationType::Add);
-    }
 }

@@ -12,8 +12,8 @@ use mutant::bound;
 use crate::keys::{Space, after, meta, range};
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
-use crate::ops::dead::{bury, count_gone, decode, records, revive, unique_holder};
-use crate::ops::keyed::changes::Changes;
+use crate::ops::dead::{decode, records, unique_holder};
+use crate::ops::transition::{After, Before, Subject, Transitions};
 use crate::ops::{cost, place};
 use crate::run::conflict;
 
@@ -100,15 +100,13 @@ pub(crate) async fn page(
             record.map(|record| (id.clone(), Bytes::copy_from_slice(&record))).into_iter().collect()
         }
     };
-    let page = match action {
-        DeadLetterAction::Retry => retry(space, tr, &letters, matches!(which, Which::One(_))).await?,
-        DeadLetterAction::Purge => purge(space, tr, &letters, matches!(which, Which::One(_))).await?,
-    };
-    count_gone(space, tr, page.moved);
-    Ok(page)
+    match action {
+        DeadLetterAction::Retry => retry(space, tr, &letters, matches!(which, Which::One(_))).await,
+        DeadLetterAction::Purge => purge(space, tr, &letters, matches!(which, Which::One(_))).await,
+    }
 }
 
-/// Purges these letters, as far as one transaction can. Counting is the caller's. Unless `each` is to go, letters stay that may have a unique key
+/// Purges these letters, as far as one transaction can. Unless `each` is to go, letters stay that may have a unique key
 /// that is not known.
 pub(crate) async fn purge(
     space: &Space,
@@ -116,7 +114,8 @@ pub(crate) async fn purge(
     letters: &[(ItemId, Bytes)],
     each: bool,
 ) -> Result<DeadLetterPage, QueueError> {
-    let (mut page, mut bytes, mut changes) = (DeadLetterPage::default(), 0, Changes::default());
+    let (mut page, mut bytes) = (DeadLetterPage::default(), 0);
+    let mut transitions = Transitions::without_ends(space);
     for (id, record) in letters {
         if bytes >= page_bytes() {
             break;
@@ -128,11 +127,10 @@ pub(crate) async fn purge(
             continue;
         }
         bytes += cost::removing(space, id, record);
-        page.moves(space, tr, id)?;
-        changes.came_back(space, id);
-        bury(space, tr, id, record);
+        page.moves(id);
+        transitions.add(tr, Before::Dead, After::Gone, &Subject::new(id, &[], record))?;
     }
-    changes.write(space, tr).await?;
+    transitions.write(tr, None).await?;
     Ok(page)
 }
 
@@ -143,7 +141,7 @@ async fn retry(
     each: bool,
 ) -> Result<DeadLetterPage, QueueError> {
     let (mut page, mut bytes, mut keys) = (DeadLetterPage::default(), 0, BTreeSet::new());
-    let mut changes = Changes::default();
+    let mut transitions = Transitions::without_ends(space);
     for group in letters.chunks(together()) {
         let reads = group.iter().map(|(id, record)| {
             let meta = decode(space, id, record);
@@ -181,28 +179,21 @@ async fn retry(
                 page.last = Some(id.clone());
                 continue;
             }
-            page.moves(space, tr, id)?;
-            changes.made_ready(space, id);
-            changes.came_back(space, id);
-            revive(space, tr, id, &value, meta);
+            page.moves(id);
+            transitions.add(tr, Before::Dead, After::Ready, &Subject::changed(id, &value, meta))?;
         }
         if bytes >= page_bytes() {
             break;
         }
     }
-    changes.write(space, tr).await?;
-    place::count_back(space, tr, page.moved, 0);
+    transitions.write(tr, None).await?;
     Ok(page)
 }
 
 impl DeadLetterPage {
-    /// Counts a letter, and adds a read conflict so that only one transaction moves it.
-    fn moves(&mut self, space: &Space, tr: &Transaction, id: &ItemId) -> Result<(), QueueError> {
-        let key = space.dead_key(id);
-        // Before the clear: a transaction does not conflict on what it has itself overwritten.
-        conflict::as_reader(tr, &key)?;
+    /// Counts a letter.
+    fn moves(&mut self, id: &ItemId) {
         self.moved += 1;
         self.last = Some(id.clone());
-        Ok(())
     }
 }

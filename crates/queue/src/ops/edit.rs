@@ -13,7 +13,8 @@ use crate::model::view::ItemState;
 use crate::ops::locate::{Located, ScheduledRecord, locate, locate_unleased};
 use crate::ops::push::{StoredValue, stored_value};
 use crate::ops::scan::{Row, decode_meta};
-use crate::ops::{dead, parts, place, reschedule};
+use crate::ops::transition::{After, Before, Subject, Transitions};
+use crate::ops::{dead, parts, place};
 use crate::run::conflict;
 use crate::run::exactly_once::Act;
 
@@ -119,12 +120,13 @@ impl Editable {
     /// Writes it with another payload, with the attributes, texts and expiry of `new`, and for another time, if there is one.
     pub(crate) fn replace(
         mut self,
-        space: &Space,
+        transitions: &mut Transitions<'_>,
         tr: &Transaction,
         payload: &[u8],
         new: Meta,
         due: Option<Millis>,
-    ) {
+    ) -> Result<(), QueueError> {
+        let space = transitions.space();
         crate::ops::expiry_rows::clear(space, tr, &self.id, &self.meta);
         let Meta { attributes, content_type, trace_parent, enqueued_at, expires, .. } = new;
         // It keeps its time, and is not to expire before that.
@@ -133,16 +135,13 @@ impl Editable {
         let expires = if is_too_early { self.meta.expires } else { expires };
         self.meta = Meta { attributes, content_type, trace_parent, enqueued_at, expires, ..self.meta };
         crate::ops::expiry_rows::note(space, tr, &self.id, &meta::encode(&self.meta));
-        let Some(due) = due else { return self.write(space, tr, payload) };
+        let Some(due) = due else {
+            self.write(space, tr, payload);
+            return Ok(());
+        };
         let (value, meta) = replaced(space, tr, &self.id, self.meta, payload);
-        match self.record {
-            None => reschedule::put_off(space, tr, &self.id, due, &value, &meta),
-            Some(found) => {
-                tr.clear(&found.key);
-                place::later(space, tr, &self.id, due, &value, &meta);
-                reschedule::count_delayed(space, tr);
-            }
-        }
+        let before = self.record.as_ref().map_or(Before::Ready, |found| Before::Scheduled(&found.key));
+        transitions.add(tr, before, After::Scheduled(due), &Subject::changed(&self.id, &value, meta))
     }
 }
 

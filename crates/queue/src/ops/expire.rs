@@ -5,15 +5,13 @@ use foundationdb::Transaction;
 use crate::keys::leases::Held;
 use crate::keys::{Space, meta};
 use crate::model::error::QueueError;
-use crate::model::holds::HoldCause;
 use crate::model::lease_id::LeaseId;
 use crate::model::meta::{Failure, Meta, Millis};
 use crate::model::rng::Rng;
 use crate::model::rules::RetryRules;
 use crate::ops::cost::part_bytes;
-use crate::ops::ended::Endings;
-use crate::ops::keyed::changes::Changes;
-use crate::ops::{cost, ended, lease, place};
+use crate::ops::transition::{After, Before, Record, Subject, Transitions};
+use crate::ops::{cost, lease, place};
 use crate::run::version::now;
 use crate::run::version_history::VersionHistory;
 
@@ -27,17 +25,8 @@ const PREFACE: usize = 40;
 pub(crate) struct Expired {
     /// Items that have another attempt, now or after a pause.
     pub(crate) returned: usize,
-    /// The returned items that have to wait for it.
-    later: usize,
     /// The items that had no attempt left.
     pub(crate) dead: usize,
-}
-
-impl Expired {
-    /// The returned items that are ready at once.
-    fn ready(self) -> usize {
-        self.returned - self.later
-    }
 }
 
 /// How items are given back.
@@ -76,31 +65,22 @@ pub(crate) async fn expire(
     let items = lease::body(space, tr, id, &header, false).await?;
     items.iter().try_for_each(|held| place::check_kind(space, &held.id))?;
     let open: Vec<Held> = header.acknowledged.open().map(|index| items[index].clone()).collect();
-    let mut endings = ended::begin(space, tr).await?;
+    let mut transitions = Transitions::begin(space, tr).await?;
     let mut parts = parts(space, open).into_iter();
-    let (mut expired, mut changes) = (Expired::default(), Changes::default());
+    let mut expired = Expired::default();
     for held in parts.next().unwrap_or_default() {
-        changes.left_lease(space, &held.id, id.session);
-        let before = expired;
-        if header.served {
-            place::ready(space, tr, &held.id, &held.value, &held.meta);
-            crate::ops::expiry_rows::note(space, tr, &held.id, &held.meta);
-            expired.returned += 1;
-        } else {
-            give_back(space, tr, &held, (terms, rng.next()), &mut expired, &mut endings);
+        let (after, record) = match header.served {
+            true => (After::Ready, Record::Same(&held.meta)),
+            false => next(&held, terms, rng.next()),
+        };
+        match after {
+            After::Dead => expired.dead += 1,
+            _ => expired.returned += 1,
         }
-        if expired.dead > before.dead {
-            changes.put_away(space, &held.id, HoldCause::Dead);
-        } else if expired.later > before.later {
-            changes.put_away(space, &held.id, HoldCause::Scheduled);
-        } else {
-            changes.made_ready(space, &held.id);
-        }
+        let item = Subject { id: &held.id, value: &held.value, record };
+        transitions.add(tr, Before::Leased(id.session), after, &item)?;
     }
-    changes.write(space, tr).await?;
-    place::count_back(space, tr, expired.ready(), expired.later);
-    place::count_dead(space, tr, expired.dead);
-    endings.write(tr, None).await?;
+    transitions.write(tr, None).await?;
     for (number, part) in (terms.spare.number..).zip(parts) {
         let id = LeaseId { number, ..terms.spare };
         match header.served {
@@ -131,37 +111,19 @@ fn parts(space: &Space, items: Vec<Held>) -> Vec<Vec<Held>> {
     parts
 }
 
-fn give_back(
-    space: &Space,
-    tr: &Transaction,
-    held: &Held,
-    (terms, random): (Terms, u64),
-    expired: &mut Expired,
-    endings: &mut Endings<'_>,
-) {
-    let Some((meta, pause)) = meta::decode(&held.meta).map(|meta| crashed(meta, terms, random)) else {
+/// Where an item goes whose attempt ended with its lease.
+fn next(held: &Held, terms: Terms, random: u64) -> (After<'static>, Record<'_>) {
+    let Some(meta) = meta::decode(&held.meta) else {
         // A take that cannot read it either makes it a dead letter.
-        place::ready(space, tr, &held.id, &held.value, &held.meta);
-        expired.returned += 1;
-        return;
+        return (After::Ready, Record::Same(&held.meta));
     };
-    match pause {
-        None => {
-            place::dead(space, tr, &held.id, &held.value, &meta);
-            endings.add_dead(&held.id, &meta);
-            expired.dead += 1;
-        }
-        Some(0) => {
-            place::ready(space, tr, &held.id, &held.value, &meta::encode(&meta));
-            expired.returned += 1;
-        }
-        Some(pause) => {
-            let due = terms.at.saturating_add(pause);
-            place::later(space, tr, &held.id, due, &held.value, &meta);
-            expired.returned += 1;
-            expired.later += 1;
-        }
-    }
+    let (meta, pause) = crashed(meta, terms, random);
+    let after = match pause {
+        None => After::Dead,
+        Some(0) => After::Ready,
+        Some(pause) => After::Scheduled(terms.at.saturating_add(pause)),
+    };
+    (after, Record::Changed(meta))
 }
 
 /// The side record of an item whose lease ran out, and how long the item waits for its next attempt; `None` if it has none left.

@@ -1,22 +1,19 @@
 //! Items that expire: they end because no attempt has begun in time; and unique keys that are taken for a time.
 
 use bytes::Bytes;
-use foundationdb::options::{MutationType, StreamingMode};
+use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
 use futures::future::{join_all, try_join3};
 
-use crate::keys::{Space, counters, expiry, later, meta};
+use crate::keys::{Space, expiry, later, meta};
 use crate::model::error::QueueError;
 use crate::model::history::Ending;
-use crate::model::holds::HoldCause;
 use crate::model::id::ItemId;
 use crate::model::meta::{Failure, Meta, Millis};
 use crate::model::rules::OnExpiry;
-use crate::ops::keyed::changes::Changes;
-use crate::ops::locate::ScheduledRecord;
-use crate::ops::relocate::Movable;
-use crate::ops::scan::Row;
-use crate::ops::{cost, delete, ended, place, relocate, unique};
+use crate::ops::scan::{Row, decode_meta};
+use crate::ops::transition::{After, Before, Record, Subject, Transitions};
+use crate::ops::{cost, place, unique};
 use crate::run::conflict;
 use mutant::{bound, mutant};
 
@@ -37,9 +34,6 @@ fn together() -> usize {
 
 /// The failure of an item that expired. It belongs to no attempt.
 pub(crate) const EXPIRED: &str = "expired: no attempt began in time";
-
-/// The end of an item that expired and leaves the queue, in the history.
-const GONE: (Ending, Option<&str>) = (Ending::Expired, None);
 
 /// What one transaction did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -88,7 +82,7 @@ pub(crate) async fn expire_due(
         for ((key, unique), found) in group.iter().zip(found) {
             match QueueError::if_readable(found)? {
                 Ok((id, found)) => {
-                    bytes += page.add(space, tr, key, &id, found)?;
+                    bytes += page.add(space, tr, key, found)?;
                     bytes += unique::free(space, tr, &id, unique);
                 }
                 Err(error) => drop(trouble.get_or_insert(error)),
@@ -102,9 +96,10 @@ pub(crate) async fn expire_due(
 }
 
 /// An item that waits for its first attempt.
-enum Waiting {
-    Ready(Row),
-    Scheduled(ScheduledRecord, Bytes),
+struct Waiting {
+    row: Row,
+    /// The key of its record, if it is scheduled; `None`: it is ready.
+    key: Option<Vec<u8>>,
 }
 
 /// The item of a row, if it expires: it waits, and no attempt has begun.
@@ -126,7 +121,7 @@ async fn find(space: &Space, tr: &Transaction, key: &[u8]) -> Result<(ItemId, Op
     };
     if let Some((value, meta)) = ready.zip(meta) {
         let row = Row { id: id.clone(), value: bytes(&value), meta: bytes(&meta) };
-        let found = expires(&row.meta).then_some(Waiting::Ready(row));
+        let found = expires(&row.meta).then_some(Waiting { row, key: None });
         return Ok((id, found));
     }
     let Some(due) = due.and_then(|due| later::decode_due(&due)) else { return Ok((id, None)) };
@@ -134,16 +129,14 @@ async fn find(space: &Space, tr: &Transaction, key: &[u8]) -> Result<(ItemId, Op
     let Some(record) = tr.get(&key, true).await?.filter(|record| expires(record)) else {
         return Ok((id, None));
     };
-    let record = ScheduledRecord { key, due, record: bytes(&record) };
-    let value = place::body(space, tr, &id).await?;
-    Ok((id, Some(Waiting::Scheduled(record, value))))
+    let row = Row { id: id.clone(), value: place::body(space, tr, &id).await?, meta: bytes(&record) };
+    Ok((id, Some(Waiting { row, key: Some(key) })))
 }
 
 /// What a transaction is to end.
 #[derive(Default)]
 struct Page {
-    ready: Vec<Row>,
-    scheduled: Vec<(ItemId, ScheduledRecord, Bytes)>,
+    items: Vec<Waiting>,
     rows: usize,
 }
 
@@ -154,7 +147,6 @@ impl Page {
         space: &Space,
         tr: &Transaction,
         key: &[u8],
-        id: &ItemId,
         found: Option<Waiting>,
     ) -> Result<usize, QueueError> {
         // Before the clear: whatever returns the item meanwhile writes the row once more, and it has to stay then.
@@ -163,25 +155,13 @@ impl Page {
         }
         tr.clear(key);
         self.rows += 1;
-        let item = |value: usize, record: &[u8]| {
-            cost::removing(space, id, record)
-                + cost::ended(space, id, record, EXPIRED.len())
-                + value
-                + record.len()
-        };
-        let bytes = match found {
-            None => 0,
-            Some(Waiting::Ready(row)) => {
-                let bytes = item(row.value.len(), &row.meta);
-                self.ready.push(row);
-                bytes
-            }
-            Some(Waiting::Scheduled(record, value)) => {
-                let bytes = item(value.len(), &record.record);
-                self.scheduled.push((id.clone(), record, value));
-                bytes
-            }
-        };
+        let bytes = found.as_ref().map_or(0, |Waiting { row, .. }| {
+            cost::removing(space, &row.id, &row.meta)
+                + cost::ended(space, &row.id, &row.meta, EXPIRED.len())
+                + row.value.len()
+                + row.meta.len()
+        });
+        self.items.extend(found);
         Ok(bytes + cost::conflict(key.len()) + cost::clear(key.len()))
     }
 
@@ -193,61 +173,19 @@ impl Page {
         now: Millis,
         on_expiry: OnExpiry,
     ) -> Result<ExpiredPage, QueueError> {
-        let items = self.ready.len() + self.scheduled.len();
-        let page = ExpiredPage { items, rows: self.rows };
-        match on_expiry {
-            OnExpiry::Drop => {
-                relocate::remove(space, tr, Movable::Ready, &self.ready.iter().collect::<Vec<_>>()).await?;
-                ended::of_rows(space, tr, GONE, &self.ready).await?;
-                let scheduled = self.scheduled.into_iter().map(|(id, record, _)| (id, record));
-                delete::all_waiting(space, tr, scheduled, GONE).await?;
-            }
-            OnExpiry::Dead => self.bury(space, tr, now).await?,
+        let mut transitions = Transitions::begin(space, tr).await?;
+        for Waiting { row, key } in &self.items {
+            let before = key.as_ref().map_or(Before::Ready, |key| Before::Scheduled(key));
+            let (after, record) = match on_expiry {
+                OnExpiry::Drop => (After::Ended(Ending::Expired, None), Record::Same(&row.meta)),
+                OnExpiry::Dead => {
+                    let letter = dead_letter(decode_meta(space, row)?, now);
+                    (After::Dead, Record::Changed(letter))
+                }
+            };
+            transitions.add(tr, before, after, &Subject { id: &row.id, value: &row.value, record })?;
         }
-        Ok(page)
+        transitions.write(tr, None).await?;
+        Ok(ExpiredPage { items: self.items.len(), rows: self.rows })
     }
-
-    /// Makes the items dead letters.
-    async fn bury(self, space: &Space, tr: &Transaction, now: Millis) -> Result<(), QueueError> {
-        let mut changes = Changes::default();
-        let add = |counter: &[u8], n: usize| {
-            if n > 0 {
-                tr.atomic_op(counter, &counters::increment(n), MutationType::Add);
-            }
-        };
-        // A scheduled one counts as if its time had come, and it had been popped.
-        add(&space.npop, self.ready.len() + self.scheduled.len());
-        add(&space.npush, self.scheduled.len());
-        add(&space.ndue, self.scheduled.len());
-        place::count_dead(space, tr, self.ready.len() + self.scheduled.len());
-        let mut endings = ended::begin(space, tr).await?;
-        let mut dead = |id: &ItemId, value: &[u8], meta: Meta| {
-            let letter = dead_letter(meta, now);
-            place::dead(space, tr, id, value, &letter);
-            endings.add_dead(id, &letter);
-        };
-        for Row { id, value, meta } in &self.ready {
-            let key = space.ready_key(id);
-            conflict::as_reader(tr, &key)?;
-            tr.clear(&key);
-            tr.clear(&space.meta_key(id));
-            dead(id, value, decode(space, id, meta)?);
-            changes.removed_ready(space, id);
-            changes.put_away(space, id, HoldCause::Dead);
-        }
-        for (id, ScheduledRecord { key, record, .. }, value) in &self.scheduled {
-            conflict::as_reader(tr, key)?;
-            tr.clear(key);
-            tr.clear(&space.due_key(id));
-            dead(id, value, decode(space, id, record)?);
-            changes.came_back(space, id);
-            changes.put_away(space, id, HoldCause::Dead);
-        }
-        endings.write(tr, None).await?;
-        changes.write(space, tr).await
-    }
-}
-
-fn decode(space: &Space, id: &ItemId, record: &[u8]) -> Result<Meta, QueueError> {
-    meta::decode(record).ok_or_else(|| QueueError::unreadable(&space.meta_key(id)))
 }

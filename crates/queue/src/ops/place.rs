@@ -1,12 +1,9 @@
-//! Putting an item where it goes on: ready, for later, or among the dead letters.
-//!
-//! Counting is the caller's, once per transaction.
+//! Putting an item where it goes on: ready, for later, or among the dead letters. [`Transitions`](crate::ops::transition::Transitions) calls these.
 
 use bytes::Bytes;
 use foundationdb::Transaction;
-use foundationdb::options::MutationType;
 
-use crate::keys::{Space, counters, later, meta};
+use crate::keys::{Space, later, meta};
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
 use crate::model::meta::{Meta, Millis};
@@ -35,13 +32,6 @@ pub(crate) fn ready(space: &Space, tr: &Transaction, id: &ItemId, value: &[u8], 
     }
 }
 
-/// Counts items as made ready, which wakes the watchers.
-pub(crate) fn count_ready(space: &Space, tr: &Transaction, n: usize) {
-    if n > 0 {
-        tr.atomic_op(&space.npush, &counters::increment(n), MutationType::Add);
-    }
-}
-
 /// Puts an item aside until a time.
 pub(crate) fn later(space: &Space, tr: &Transaction, id: &ItemId, due: Millis, value: &[u8], meta: &Meta) {
     tr.set(&later::key(&space.later, due, id), &meta::encode(meta));
@@ -53,22 +43,6 @@ pub(crate) fn later(space: &Space, tr: &Transaction, id: &ItemId, due: Millis, v
 pub(crate) fn clear_aside(space: &Space, tr: &Transaction, id: &ItemId) {
     tr.clear(&space.body_key(id));
     tr.clear(&space.due_key(id));
-}
-
-/// Counts items as put aside, which wakes the sweepers.
-pub(crate) fn count_later(space: &Space, tr: &Transaction, n: usize) {
-    if n > 0 {
-        tr.atomic_op(&space.nlater, &counters::increment(n), MutationType::Add);
-    }
-}
-
-/// Counts items that were in the queue before, as made ready or put aside again.
-pub(crate) fn count_back(space: &Space, tr: &Transaction, ready: usize, later: usize) {
-    count_ready(space, tr, ready);
-    count_later(space, tr, later);
-    if ready + later > 0 && !mutant("back-is-not-counted") {
-        tr.atomic_op(&space.nback, &counters::increment(ready + later), MutationType::Add);
-    }
 }
 
 /// Puts an item among the dead letters; others of its unique key may then come.
@@ -85,12 +59,5 @@ pub(crate) fn dead(space: &Space, tr: &Transaction, id: &ItemId, value: &[u8], m
     tr.set(&space.body_key(id), value);
     if !mutant("dead-letter-keeps-key") {
         unique::of_undone(space, tr, id, meta);
-    }
-}
-
-/// Counts items as dead letters.
-pub(crate) fn count_dead(space: &Space, tr: &Transaction, n: usize) {
-    if n > 0 {
-        tr.atomic_op(&space.ndead, &counters::increment(n), MutationType::Add);
     }
 }

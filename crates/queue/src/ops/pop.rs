@@ -7,7 +7,6 @@ use futures::future::try_join;
 
 use crate::keys::Space;
 use crate::model::error::QueueError;
-use crate::model::history::Ending;
 use crate::model::item::Item;
 use crate::model::place::Place;
 use crate::model::sizes::MAX_TAKE_BYTES;
@@ -41,7 +40,7 @@ pub(crate) async fn pop_k(space: &Space, tr: &Transaction, k: NonZeroUsize) -> R
     rows.truncate(fitting);
     let items = scan::items(space, tr, &rows).await?;
     take(space, tr, &rows)?;
-    rows.iter().try_for_each(|row| forget(space, tr, row))?;
-    ended::of_rows(space, tr, (Ending::Taken, None), &rows).await?;
+    rows.iter().try_for_each(|row| forget(space, tr, &row.id, &row.meta))?;
+    ended::taken(space, tr, &rows).await?;
     Ok(Popped { items, short })
 }

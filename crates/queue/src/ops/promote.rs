@@ -1,17 +1,16 @@
 //! Making items ready whose time has come.
 
 use bytes::Bytes;
-use foundationdb::options::{MutationType, StreamingMode};
+use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
 use futures::future::join_all;
 
-use crate::keys::{Space, counters, later, range};
+use crate::keys::{Space, later, range};
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
 use crate::model::meta::Millis;
-use crate::ops::keyed::changes::Changes;
+use crate::ops::transition::{After, Before, Subject, Transitions};
 use crate::ops::{cost, place};
-use crate::run::conflict;
 use mutant::{bound, mutant};
 
 /// The most items of one transaction.
@@ -42,7 +41,7 @@ struct Due {
 /// The error of the first unreadable item, if there is nothing else to do.
 pub(crate) async fn promote(space: &Space, tr: &Transaction, now: Millis) -> Result<usize, QueueError> {
     let (page, mut trouble) = page(space, tr, now).await?;
-    let (mut moved, mut bytes, mut changes) = (Vec::new(), 0, Changes::default());
+    let (mut moved, mut bytes, mut transitions) = (Vec::new(), 0, Transitions::without_ends(space));
     let mut rest = page.as_slice();
     while let Some((group, behind)) =
         rest.split_at_checked(together(page.len() - rest.len(), bytes).min(rest.len()))
@@ -63,10 +62,8 @@ pub(crate) async fn promote(space: &Space, tr: &Transaction, now: Millis) -> Res
                 }
             };
             bytes += cost::moving(space, &due.id, value.len(), &due.meta);
-            place::ready(space, tr, &due.id, &value, &due.meta);
-            place::clear_aside(space, tr, &due.id);
-            changes.made_ready(space, &due.id);
-            changes.came_back(space, &due.id);
+            let item = Subject::new(&due.id, &value, &due.meta);
+            transitions.add(tr, Before::Scheduled(&due.key), After::Ready, &item)?;
             moved.push(due.key.as_slice());
         }
         if bytes >= page_bytes() {
@@ -74,18 +71,10 @@ pub(crate) async fn promote(space: &Space, tr: &Transaction, now: Millis) -> Res
         }
     }
     let Some((first, last)) = moved.first().zip(moved.last()) else { return trouble.map_or(Ok(0), Err) };
-    // Each record for itself: producers put items aside between these all the time.
-    for key in &moved {
-        // Before the clear: a transaction does not conflict on what it has itself overwritten.
-        conflict::as_reader(tr, key)?;
-        tr.clear(key);
-    }
     if mutant("promote-clears-a-range") {
         tr.clear_range(first, last);
     }
-    changes.write(space, tr).await?;
-    place::count_ready(space, tr, moved.len());
-    tr.atomic_op(&space.ndue, &counters::increment(moved.len()), MutationType::Add);
+    transitions.write(tr, None).await?;
     Ok(moved.len())
 }
 

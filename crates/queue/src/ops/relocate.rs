@@ -4,10 +4,9 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use foundationdb::Transaction;
-use foundationdb::options::MutationType;
 use mutant::bound;
 
-use crate::keys::{Space, counters, meta};
+use crate::keys::{Space, meta};
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
 use crate::model::item::Item;
@@ -16,10 +15,9 @@ use crate::model::meta::Meta;
 use crate::model::place::Place;
 use crate::model::stored::{State, StoredItem};
 use crate::ops::aside::{fitting, read_records};
-use crate::ops::keyed::changes::Changes;
 use crate::ops::scan::Row;
-use crate::ops::{claim, dead, partitions, scan};
-use crate::run::conflict;
+use crate::ops::transition::{After, Before, Subject, Transitions};
+use crate::ops::{dead, partitions, scan};
 
 /// The most items of one transaction.
 pub(crate) const PAGE: NonZeroUsize = NonZeroUsize::new(200).expect("200 is not 0");
@@ -136,31 +134,13 @@ pub(crate) async fn remove(
     what: Movable,
     rows: &[&Row],
 ) -> Result<(), QueueError> {
-    let mut changes = Changes::default();
+    let mut transitions = Transitions::without_ends(space);
+    let before = match what {
+        Movable::Ready => Before::Ready,
+        Movable::Dead => Before::Dead,
+    };
     for row in rows {
-        // Before the clears: a transaction does not conflict on what it has itself overwritten.
-        match what {
-            Movable::Ready => {
-                let key = space.ready_key(&row.id);
-                conflict::as_reader(tr, &key)?;
-                tr.clear(&key);
-                tr.clear(&space.meta_key(&row.id));
-                claim::forget_undone(space, tr, row)?;
-                changes.removed_ready(space, &row.id);
-            }
-            Movable::Dead => {
-                conflict::as_reader(tr, &space.dead_key(&row.id))?;
-                dead::bury(space, tr, &row.id, &row.meta);
-                changes.came_back(space, &row.id);
-            }
-        }
+        transitions.add(tr, before, After::Gone, &Subject::new(&row.id, &[], &row.meta))?;
     }
-    match what {
-        Movable::Ready if !rows.is_empty() => {
-            tr.atomic_op(&space.npop, &counters::increment(rows.len()), MutationType::Add);
-        }
-        Movable::Ready => {}
-        Movable::Dead => dead::count_gone(space, tr, rows.len()),
-    }
-    changes.write(space, tr).await
+    transitions.write(tr, None).await
 }

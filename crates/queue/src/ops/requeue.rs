@@ -3,17 +3,15 @@
 use std::collections::BTreeSet;
 
 use foundationdb::Transaction;
-use foundationdb::options::MutationType;
 use futures::future::join_all;
 use mutant::bound;
 
-use crate::keys::{Space, counters, later};
+use crate::keys::{Space, later};
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
-use crate::ops::keyed::changes::Changes;
 use crate::ops::row_page::RowPage;
+use crate::ops::transition::{After, Before, Subject, Transitions};
 use crate::ops::{cost, place};
-use crate::run::conflict;
 
 /// The most records that one transaction looks at.
 fn page_rows() -> usize {
@@ -50,7 +48,7 @@ pub(crate) async fn page(
     let rows: Vec<_> = found.iter().map(|row| (row.key().to_vec(), row.value().to_vec())).collect();
     let mut page = RequeuePage { next: found.next(), ..RequeuePage::default() };
     drop(found);
-    let (mut bytes, mut changes) = (0, Changes::default());
+    let (mut bytes, mut transitions) = (0, Transitions::without_ends(space));
     for group in rows.chunks(together()) {
         if bytes >= page_bytes() {
             page.next = group.first().map(|(key, _)| key.clone());
@@ -80,20 +78,11 @@ pub(crate) async fn page(
                 }
             };
             bytes += cost::moving(space, &id, value.len(), meta);
-            // Before the clear: a transaction does not conflict on what it has itself overwritten.
-            conflict::as_reader(tr, key)?;
-            place::ready(space, tr, &id, &value, meta);
-            tr.clear(key);
-            place::clear_aside(space, tr, &id);
-            changes.made_ready(space, &id);
-            changes.came_back(space, &id);
+            let item = Subject::new(&id, &value, meta);
+            transitions.add(tr, Before::Scheduled(key), After::Ready, &item)?;
             page.moved.push(id);
         }
     }
-    if !page.moved.is_empty() {
-        changes.write(space, tr).await?;
-        place::count_ready(space, tr, page.moved.len());
-        tr.atomic_op(&space.ndue, &counters::increment(page.moved.len()), MutationType::Add);
-    }
+    transitions.write(tr, None).await?;
     Ok(page)
 }

@@ -11,7 +11,6 @@ use crate::model::error::QueueError;
 use crate::model::id::ItemId;
 use crate::model::meta::Millis;
 use crate::ops::cost;
-use crate::ops::dead::count_gone;
 use crate::ops::dead_page::purge;
 use crate::ops::row_page::RowPage;
 use crate::run::pause::check_unfrozen;
@@ -69,7 +68,6 @@ pub(crate) async fn remove_old(
     if !old.is_empty() {
         check_unfrozen(space, tr).await?;
         page.removed = purge(space, tr, &old, false).await?.moved;
-        count_gone(space, tr, page.removed);
     }
     Ok(page)
 }

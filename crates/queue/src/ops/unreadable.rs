@@ -5,13 +5,10 @@ use foundationdb::Transaction;
 
 use crate::keys::{Space, meta};
 use crate::model::error::QueueError;
-use crate::model::holds::HoldCause;
 use crate::model::id::ItemId;
 use crate::model::meta::{Failure, Meta};
-use crate::ops::claim::take;
-use crate::ops::keyed::changes::Changes;
 use crate::ops::scan::{Row, items};
-use crate::ops::{ended, place};
+use crate::ops::transition::{After, Before, Subject, Transitions};
 
 /// Makes a ready item a dead letter if it cannot be read: with its value, with its side record, and with the reason. Does nothing if it can be
 /// read, or is gone.
@@ -28,15 +25,8 @@ pub(crate) async fn bury(space: &Space, tr: &Transaction, id: &ItemId) -> Result
     let [row] = &rows;
     let known = meta::decode(&row.meta).unwrap_or_else(|| meta::as_it_is(&row.meta));
     let death = Some(Failure::new(0, known.attempts, &error.to_string()));
-    take(space, tr, &rows)?;
-    let meta = Meta { death, ..known };
-    place::dead(space, tr, id, &row.value, &meta);
-    let mut endings = ended::begin(space, tr).await?;
-    endings.add_dead(id, &meta);
-    endings.write(tr, None).await?;
-    place::count_dead(space, tr, 1);
-    let mut changes = Changes::default();
-    changes.removed_ready(space, id);
-    changes.put_away(space, id, HoldCause::Dead);
-    changes.write(space, tr).await
+    let mut transitions = Transitions::begin(space, tr).await?;
+    let letter = Subject::changed(id, &row.value, Meta { death, ..known });
+    transitions.add(tr, Before::Ready, After::Dead, &letter)?;
+    transitions.write(tr, None).await
 }

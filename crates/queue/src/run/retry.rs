@@ -344,7 +344,7 @@ mod tests {
         is_send(queue.delete_item(db, &policy, id));
         is_send(queue.cancel_item(db, &policy, id));
         is_send(canceller.page(db, &policy));
-        is_send(queue.requeue_item(db, &policy, id));
+        is_send(queue.retry_item(db, &policy, id));
         is_send(mover.page(db, &policy, NonZeroUsize::MIN));
         is_send(sweeper.sweep(db, &|| std::time::UNIX_EPOCH, &SweepRules::default()));
     }

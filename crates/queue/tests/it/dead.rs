@@ -5,7 +5,7 @@ use std::time::Instant;
 use fdb_embedded::Fault::{self, Conflict, TooOld, UnknownCommitted, UnknownNotCommitted};
 use fdb_embedded::Faults;
 use kvqueue_queue::{
-    AllDead, Counts, DeadLetterEffect, DeadLetterError, Failure, ItemId, ItemOutcome, Pause, Queue,
+    AllDead, Counts, DeadLetterError, Failure, ItemChange, ItemId, ItemOutcome, ItemState, Pause, Queue,
     QueueError, RetryPolicy,
 };
 
@@ -119,7 +119,7 @@ fn a_dead_letter_is_not_retried_while_its_unique_key_is_taken() {
             "dead letter 000000000000000101010101 has a unique key that item 000000000000000202020202 has now; retry it when that \
              one is finished, or purge one of them"
         );
-        assert_eq!(q.retry_dead(&t.db, &policy(), &id(1)).await.unwrap(), DeadLetterEffect::Refused);
+        assert_eq!(q.retry_dead(&t.db, &policy(), &id(1)).await.unwrap(), ItemChange::UniqueTaken(id(2)));
         let all = q.retry_all_dead(&t.db, &policy(), None).await.unwrap();
         assert_eq!(all, AllDead { moved: 0, refused: 1, unreadable: 0, more: false });
         // Also while the other is in hand, and no longer when it has ended.
@@ -229,7 +229,7 @@ fn unreadable_dead_letters_do_not_block_others() {
         for id in &ids[1..3] {
             let error = q.retry_dead(&t.db, &policy(), id).await.unwrap_err();
             assert!(matches!(error.error, QueueError::Unreadable { .. }), "{error:?}");
-            assert_eq!(q.purge_dead(&t.db, &policy(), id).await.unwrap(), DeadLetterEffect::Moved);
+            assert_eq!(q.purge_dead(&t.db, &policy(), id).await.unwrap(), ItemChange::Done(ItemState::Dead));
         }
         assert_eq!(counts(t, &q).await, Counts { ready: 2, ..Counts::default() });
     });
@@ -292,11 +292,15 @@ fn a_dead_letter_is_moved_once_under_unknown_outcomes() {
             assert!(t.install(Faults::script(script.clone())));
             let purged = q.purge_dead(&t.db, &policy(), &ids[1]).await.unwrap();
             t.end_faults();
-            assert_eq!((fate, purged), (DeadLetterEffect::Moved, DeadLetterEffect::Moved), "{script:?}");
+            assert_eq!(
+                (fate, purged),
+                (ItemChange::Done(ItemState::Dead), ItemChange::Done(ItemState::Dead)),
+                "{script:?}"
+            );
             assert_eq!(counts(t, &q).await, Counts { ready: 1, ..Counts::default() }, "{script:?}");
             for id in &ids {
-                assert_eq!(q.retry_dead(&t.db, &policy(), id).await.unwrap(), DeadLetterEffect::Gone);
-                assert_eq!(q.purge_dead(&t.db, &policy(), id).await.unwrap(), DeadLetterEffect::Gone);
+                assert_eq!(q.retry_dead(&t.db, &policy(), id).await.unwrap(), ItemChange::Gone);
+                assert_eq!(q.purge_dead(&t.db, &policy(), id).await.unwrap(), ItemChange::Gone);
             }
         }
     });

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use fdb_embedded::Faults;
 use kvqueue_queue::{
-    EndedItem, Ending, Failure, HistoryFilter, HistoryIndex, ItemChange, ItemEffect, ItemId, ItemOutcome,
-    Lease, MAX_RESULT, Millis, NewItem, Queue, Recording, RetryPolicy, Session,
+    EndedItem, Ending, Failure, HistoryFilter, HistoryIndex, ItemChange, ItemId, ItemOutcome, Lease,
+    MAX_RESULT, Millis, NewItem, Queue, Recording, RetryPolicy, Session,
 };
 
 use crate::common::{KINDS, OF_ONE_STEP, Rng, TestDb, k, on_database, rules, run_seed, seeds, sweeper};
@@ -188,7 +188,7 @@ impl<'t> Run<'t> {
             q.retry_item(db, &policy, &id).await.unwrap();
             false
         } else {
-            q.delete_item(db, &policy, &id).await.unwrap() == ItemEffect::Done
+            matches!(q.delete_item(db, &policy, &id).await.unwrap(), ItemChange::Done(_))
         };
         // A dead letter that was retried and is ready again ends once more.
         if has_ended {

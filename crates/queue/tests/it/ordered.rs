@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use kvqueue_queue::{
-    DeadLetterEffect, Failure, HeldBy, ItemEffect, ItemId, ItemOutcome, LimitError, Limits, Movable, Mover,
-    NewItem, Queue, RetryPolicy, RetryRules, from_millis,
+    Failure, HeldBy, ItemChange, ItemId, ItemOutcome, ItemState, LimitError, Limits, Movable, Mover, NewItem,
+    Queue, RetryPolicy, RetryRules, from_millis,
 };
 
 use crate::common::keyed::{fetch, idle, is_woken, limit, names, push, push_one};
@@ -120,10 +120,16 @@ impl Deed {
         let policy = RetryPolicy::default();
         match self {
             Deed::Retry => {
-                assert_eq!(q.retry_dead(&t.db, &policy, id).await.unwrap(), DeadLetterEffect::Moved);
+                assert_eq!(
+                    q.retry_dead(&t.db, &policy, id).await.unwrap(),
+                    ItemChange::Done(ItemState::Dead)
+                );
             }
             Deed::Purge => {
-                assert_eq!(q.purge_dead(&t.db, &policy, id).await.unwrap(), DeadLetterEffect::Moved);
+                assert_eq!(
+                    q.purge_dead(&t.db, &policy, id).await.unwrap(),
+                    ItemChange::Done(ItemState::Dead)
+                );
             }
             Deed::RetryAll => assert_eq!(q.retry_all_dead(&t.db, &policy, None).await.unwrap().moved, 1),
             Deed::PurgeAll => assert_eq!(q.purge_all_dead(&t.db, &policy, None).await.unwrap().moved, 1),
@@ -167,11 +173,11 @@ fn a_key_goes_on_when_its_scheduled_item_is_deleted_or_made_ready() {
             assert!(is_idle(t, &mut session).await);
             let expected = match case {
                 0 => {
-                    assert_eq!(q.delete_item(&t.db, &policy, &id).await.unwrap(), ItemEffect::Done);
+                    assert!(matches!(q.delete_item(&t.db, &policy, &id).await.unwrap(), ItemChange::Done(_)));
                     vec!["2"]
                 }
                 1 => {
-                    assert_eq!(q.requeue_item(&t.db, &policy, &id).await.unwrap(), ItemEffect::Done);
+                    assert!(matches!(q.retry_item(&t.db, &policy, &id).await.unwrap(), ItemChange::Done(_)));
                     vec!["1", "2"]
                 }
                 _ => {

@@ -170,7 +170,7 @@ fn a_frozen_queue_refuses_every_change_of_an_operator() {
             q.retry_dead(db, p, &id).await.map(drop),
             q.purge_dead(db, p, &id).await.map(drop),
             q.delete_item(db, p, &ready).await.map(drop),
-            q.requeue_item(db, p, &id).await.map(drop),
+            q.retry_item(db, p, &id).await.map(drop),
             mover.page(db, p, NonZeroUsize::MIN).await.map(drop),
         ] {
             let refused = refused.unwrap_err();

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use fdb_embedded::Faults;
 use kvqueue_queue::{
-    DeadLetterEffect, Failure, ItemId, ItemOutcome, Kind, Meta, Millis, NewItem, Pause, Queue, RetryPolicy,
-    State, StoredItem, SweepRules, Sweeper, from_millis,
+    Failure, ItemChange, ItemId, ItemOutcome, ItemState, Kind, Meta, Millis, NewItem, Pause, Queue,
+    RetryPolicy, State, StoredItem, SweepRules, Sweeper, from_millis,
 };
 
 use crate::common::gate::overlaps;
@@ -215,8 +215,8 @@ fn a_retry_or_a_purge_at_the_same_time_has_the_letter_or_finds_it_gone() {
                         (conflicted, swept, effect)
                     };
                     let (removed, expected) = match removal_is_late {
-                        true => (0, DeadLetterEffect::Moved),
-                        false => (1, DeadLetterEffect::Gone),
+                        true => (0, ItemChange::Done(ItemState::Dead)),
+                        false => (1, ItemChange::Gone),
                     };
                     assert_eq!((conflicted, swept.moved.removed_dead), (true, removed), "{case}");
                     assert_eq!(effect, expected, "{case}");
@@ -312,7 +312,10 @@ async fn run(t: &TestDb, seed: u64) {
                 let there = letters(t, &q).await;
                 assert!(there.keys().eq(dead.keys()));
                 let Some((name, id)) = there.into_iter().next_back() else { continue };
-                assert_eq!(q.retry_dead(&t.db, &policy, &id).await.unwrap(), DeadLetterEffect::Moved);
+                assert_eq!(
+                    q.retry_dead(&t.db, &policy, &id).await.unwrap(),
+                    ItemChange::Done(ItemState::Dead)
+                );
                 dead.remove(&name);
                 let mut lease = t.lease_for(&q, 1, HOUR).await.unwrap();
                 t.acknowledge(&mut lease, &ItemOutcome::Done).await;

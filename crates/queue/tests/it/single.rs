@@ -2,7 +2,7 @@
 
 use fdb_embedded::Faults;
 use kvqueue_queue::{
-    Counts, Failure, ItemEffect, ItemId, ItemOutcome, ItemState, ItemView, Kind, NewItem, Queue, RetryPolicy,
+    Counts, Failure, ItemChange, ItemId, ItemOutcome, ItemState, ItemView, Kind, NewItem, Queue, RetryPolicy,
     from_millis,
 };
 
@@ -44,12 +44,12 @@ async fn view(t: &TestDb, q: &Queue, id: &ItemId) -> Option<ItemView> {
     t.run(async |tr| q.view_item(tr, id).await).await
 }
 
-async fn delete(t: &TestDb, q: &Queue, id: &ItemId) -> ItemEffect {
+async fn delete(t: &TestDb, q: &Queue, id: &ItemId) -> ItemChange {
     q.delete_item(&t.db, &RetryPolicy::default(), id).await.unwrap()
 }
 
-async fn requeue(t: &TestDb, q: &Queue, id: &ItemId) -> ItemEffect {
-    q.requeue_item(&t.db, &RetryPolicy::default(), id).await.unwrap()
+async fn requeue(t: &TestDb, q: &Queue, id: &ItemId) -> ItemChange {
+    q.retry_item(&t.db, &RetryPolicy::default(), id).await.unwrap()
 }
 
 #[test]
@@ -83,12 +83,12 @@ fn all_but_running_items_can_be_deleted() {
             for state in ItemState::ALL {
                 let id = of_state(t, &q, state).await.unwrap().id;
                 if state == ItemState::Running {
-                    assert_eq!(delete(t, &q, &id).await, ItemEffect::Running);
+                    assert_eq!(delete(t, &q, &id).await, ItemChange::Refused(state));
                     continue;
                 }
-                assert_eq!(delete(t, &q, &id).await, ItemEffect::Done, "{kind:?}, {state}");
+                assert_eq!(delete(t, &q, &id).await, ItemChange::Done(state), "{kind:?}, {state}");
                 assert_eq!(view(t, &q, &id).await, None);
-                assert_eq!(delete(t, &q, &id).await, ItemEffect::Gone);
+                assert_eq!(delete(t, &q, &id).await, ItemChange::Gone);
             }
             let counts = t.run(async |tr| q.counts(tr).await).await;
             let expected = Counts { running: 1, pushed: before.pushed, ..Counts::default() };
@@ -132,19 +132,15 @@ fn waiting_items_and_dead_letters_are_requeued_by_id() {
         for (i, kind) in KINDS.into_iter().enumerate() {
             let q = t.queue_of(format!("q{i}"), kind);
             fill(t, &q).await;
-            for (state, fate) in [
-                (ItemState::Ready, ItemEffect::Ready),
-                (ItemState::Running, ItemEffect::Running),
-                (ItemState::Scheduled, ItemEffect::Done),
-                (ItemState::Retrying, ItemEffect::Done),
-                (ItemState::Dead, ItemEffect::Done),
-            ] {
+            for state in ItemState::ALL {
+                let is_left = matches!(state, ItemState::Ready | ItemState::Running);
+                let fate = if is_left { ItemChange::Refused(state) } else { ItemChange::Done(state) };
                 let id = of_state(t, &q, state).await.unwrap().id;
                 assert_eq!(requeue(t, &q, &id).await, fate, "{kind:?}, {state}");
                 let now = view(t, &q, &id).await.unwrap().state;
-                assert_eq!(now, if fate == ItemEffect::Done { ItemState::Ready } else { state });
+                assert_eq!(now, if is_left { state } else { ItemState::Ready });
             }
-            assert_eq!(requeue(t, &q, &id(9)).await, ItemEffect::Gone);
+            assert_eq!(requeue(t, &q, &id(9)).await, ItemChange::Gone);
             assert_eq!(t.list(&q).await.len(), 4);
         }
     });
@@ -162,7 +158,7 @@ fn an_item_is_deleted_once_under_unknown_outcomes() {
                 if !t.install(Faults::script(script.clone())) {
                     return;
                 }
-                assert_eq!(delete(t, &q, &id).await, ItemEffect::Done, "{script:?}, {state}");
+                assert_eq!(delete(t, &q, &id).await, ItemChange::Done(state), "{script:?}, {state}");
                 t.end_faults();
             }
             let counts = t.run(async |tr| q.counts(tr).await).await;

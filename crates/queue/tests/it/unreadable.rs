@@ -3,8 +3,8 @@
 use fdb_embedded::Fault::{Conflict, None as Fine};
 use fdb_embedded::Faults;
 use kvqueue_queue::{
-    Approach, DeadLetterEffect, Failure, FetchError, ItemOutcome, Movable, Mover, NewItem, Queue, QueueError,
-    RetryPolicy, Session, Staged, SweepRules, from_millis,
+    Approach, Failure, FetchError, ItemChange, ItemOutcome, ItemState, Movable, Mover, NewItem, Queue,
+    QueueError, RetryPolicy, Session, Staged, SweepRules, from_millis,
 };
 
 use crate::common::{SHORT, TestDb, fetch_options, id, k, on_database, payloads, record, rules, sweeper};
@@ -263,7 +263,7 @@ fn an_unreadable_item_frees_its_unique_key_when_dead_or_purged() {
             let (before, purged) = (t.records(&q, "unique").await.len(), async || match all {
                 true => q.purge_all_dead(&t.db, &policy, None).await.unwrap().moved,
                 false => usize::from(
-                    q.purge_dead(&t.db, &policy, &id(1)).await.unwrap() == DeadLetterEffect::Moved,
+                    q.purge_dead(&t.db, &policy, &id(1)).await.unwrap() == ItemChange::Done(ItemState::Dead),
                 ),
             });
             assert_eq!(purged().await, 1);

@@ -6,11 +6,13 @@ use std::time::Instant;
 use foundationdb::{Database, Transaction};
 
 use crate::client::queue::Queue;
-use crate::model::dead::{AllDead, DeadLetterEffect};
+use crate::model::dead::AllDead;
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
+use crate::model::item_change::ItemChange;
 use crate::model::retry_error::RetryError;
 use crate::model::session_id::SessionId;
+use crate::model::view::ItemState;
 use crate::ops::dead_page::{DeadLetterAction, DeadLetterPage, Which, free_keys, hides_key, page};
 use crate::run::exactly_once::{Act, Body, Marked};
 use crate::run::pause::check_unfrozen;
@@ -26,7 +28,7 @@ impl Queue {
         db: &Database,
         policy: &RetryPolicy,
         id: &ItemId,
-    ) -> Result<DeadLetterEffect, RetryError> {
+    ) -> Result<ItemChange, RetryError> {
         self.one_dead(db, policy, DeadLetterAction::Retry, id).await
     }
 
@@ -39,7 +41,7 @@ impl Queue {
         db: &Database,
         policy: &RetryPolicy,
         id: &ItemId,
-    ) -> Result<DeadLetterEffect, RetryError> {
+    ) -> Result<ItemChange, RetryError> {
         let hides = run(db, policy, |tr| async move {
             let record = tr.get(&self.space().dead_key(id), true).await;
             (tr, record.map(|record| record.is_some_and(|record| hides_key(&record))).map_err(Into::into))
@@ -167,12 +169,12 @@ impl Queue {
         policy: &RetryPolicy,
         action: DeadLetterAction,
         id: &ItemId,
-    ) -> Result<DeadLetterEffect, RetryError> {
+    ) -> Result<ItemChange, RetryError> {
         let mut marked = Marked::new(self.space(), SessionId::new());
         let page = self.dead_page(&mut marked, db, policy, action, Which::One(id)).await?;
         // The letter is moved, even if this fails: sweepers clear the mark later.
         let _ = marked.close(db, policy).await;
-        Ok(page.into())
+        Ok(change(page))
     }
 
     /// Retries or purges a page of letters in one transaction, exactly once.
@@ -208,12 +210,11 @@ impl Body for PageOf<'_> {
     }
 }
 
-impl From<DeadLetterPage> for DeadLetterEffect {
-    fn from(page: DeadLetterPage) -> DeadLetterEffect {
-        match page {
-            DeadLetterPage { moved: 1.., .. } => DeadLetterEffect::Moved,
-            DeadLetterPage { refused: 1.., .. } => DeadLetterEffect::Refused,
-            DeadLetterPage { .. } => DeadLetterEffect::Gone,
-        }
+/// The result for one letter.
+fn change(page: DeadLetterPage) -> ItemChange {
+    match page {
+        DeadLetterPage { moved: 1.., .. } => ItemChange::Done(ItemState::Dead),
+        DeadLetterPage { holder: Some(holder), .. } => ItemChange::UniqueTaken(holder),
+        DeadLetterPage { .. } => ItemChange::Gone,
     }
 }

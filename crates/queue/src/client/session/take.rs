@@ -7,7 +7,6 @@ use foundationdb::Transaction;
 use super::{FetchOptions, Session, Taken, unresolved::Effect};
 use crate::keys::leases::{Header, Held};
 use crate::model::error::QueueError;
-use crate::model::history::Ending;
 use crate::model::item::Item;
 use crate::model::lease_id::LeaseId;
 use crate::model::retry_error::Attempts;
@@ -37,8 +36,8 @@ impl Session {
     pub(super) async fn remove(&mut self, tr: &Transaction, rows: &[Row]) -> Result<(), QueueError> {
         let space = self.queue.space().clone();
         let items = scan::items(&space, tr, rows).await?;
-        rows.iter().try_for_each(|row| forget(&space, tr, row))?;
-        ended::of_rows(&space, tr, (Ending::Taken, None), rows).await?;
+        rows.iter().try_for_each(|row| forget(&space, tr, &row.id, &row.meta))?;
+        ended::taken(&space, tr, rows).await?;
         let attempt = self.next_attempt();
         token::mark(&space, tr, self.id, attempt)?;
         self.unresolved.note(attempt, Effect::Took(items));

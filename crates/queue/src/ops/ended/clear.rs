@@ -132,7 +132,7 @@ mod tests {
             let mut endings = begin(space, &tr).await.unwrap();
             let id = ItemId::from(Stamp::new([0; 10], n));
             let row = Row { id, value: Bytes::new(), meta: Bytes::new() };
-            endings.add_done_with(&tr, &row, b"result");
+            endings.add_done_with(&tr, &row.id, &row.meta, b"result");
             endings.write(&tr, None).await.unwrap();
         }
         tr.commit().await.unwrap();
@@ -160,7 +160,7 @@ mod tests {
                 clock.store(START + u64::from(n) * AN_HOUR + 1, Relaxed);
                 let mut endings = begin(space, &tr).await.unwrap();
                 let id = ItemId::from(Stamp::new([0; 10], n));
-                endings.add_done_with(&tr, &Row { id, value: Bytes::new(), meta: Bytes::new() }, b"result");
+                endings.add_done_with(&tr, &id, &[], b"result");
                 endings.write(&tr, None).await.unwrap();
             }
             tr.commit().await.unwrap();
@@ -201,9 +201,9 @@ mod tests {
             for n in 0..10 {
                 let mut endings = begin(space, &tr).await.unwrap();
                 let attributes = [("k".to_owned(), n.to_string())].into();
-                let meta = meta::encode(&Meta { attributes, ..Meta::default() }).into();
+                let meta = meta::encode(&Meta { attributes, ..Meta::default() });
                 let id = ItemId::from(Stamp::new([0; 10], n));
-                endings.add_done(&Row { id, value: Bytes::new(), meta });
+                endings.add_done(&id, &meta);
                 endings.write(&tr, None).await.unwrap();
             }
             tr.commit().await.unwrap();
@@ -248,7 +248,7 @@ mod tests {
             let tr = db.create_trx().unwrap();
             let mut endings = begin(space, &tr).await.unwrap();
             let id = ItemId::from(Stamp::new([0; 10], 1));
-            endings.add_done(&Row { id, value: Bytes::new(), meta: Bytes::new() });
+            endings.add_done(&id, &[]);
             endings.write(&tr, None).await.unwrap();
             tr.commit().await.unwrap();
             assert_eq!(cleared(START + 5 * AN_HOUR).await, (true, 0, minute_of(3)));

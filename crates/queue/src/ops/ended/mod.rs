@@ -20,7 +20,7 @@ use crate::ops::find::{first_key, last_key};
 use crate::run::pause::check_unfrozen;
 
 pub(crate) use clear::clear;
-pub(crate) use write::{Endings, begin, of_rows};
+pub(crate) use write::{Endings, begin, taken};
 
 /// The setting; `None` if the queue never had one.
 pub(crate) async fn setting(

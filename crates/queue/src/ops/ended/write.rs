@@ -97,18 +97,15 @@ async fn recorded<'a>(
     Ok(Some(Box::new(Recorded { space, recorder, at, version, names, bytes, items })))
 }
 
-/// Notes rows that end alike, with as many attempts as they have had.
-pub(crate) async fn of_rows(
+/// Notes items that a fetch or a pop has taken for good. That is an attempt.
+pub(crate) async fn taken<'r>(
     space: &Space,
     tr: &Transaction,
-    (ending, reason): (Ending, Option<&str>),
-    rows: impl IntoIterator<Item = &Row>,
+    rows: impl IntoIterator<Item = &'r Row>,
 ) -> Result<(), QueueError> {
     let mut endings = begin(space, tr).await?;
-    // A fetch for good is an attempt.
-    let more = u32::from(ending == Ending::Taken);
     for row in rows {
-        endings.add_row(row, ending, reason, more);
+        endings.add_record(&row.id, &row.meta, Ending::Taken, None, 1);
     }
     endings.write(tr, None).await
 }
@@ -116,34 +113,34 @@ pub(crate) async fn of_rows(
 impl Endings<'_> {
     /// Adds an item that its handler has finished.
     #[inline]
-    pub(crate) fn add_done(&mut self, row: &Row) {
-        self.add_row(row, Ending::Done, None, 1);
+    pub(crate) fn add_done(&mut self, id: &ItemId, record: &[u8]) {
+        self.add_record(id, record, Ending::Done, None, 1);
+    }
+
+    /// Adds an item that no attempt ended, with as many attempts as it has had.
+    pub(crate) fn add(&mut self, id: &ItemId, record: &[u8], ending: Ending, reason: Option<&str>) {
+        self.add_record(id, record, ending, reason, 0);
     }
 
     /// Adds an item with this many attempts more than its side record has.
     #[inline]
-    fn add_row(&mut self, row: &Row, ending: Ending, reason: Option<&str>, more: u32) {
-        if !row.meta.is_empty() {
-            self.batches.add_record(&row.meta, ending);
+    fn add_record(&mut self, id: &ItemId, record: &[u8], ending: Ending, reason: Option<&str>, more: u32) {
+        if !record.is_empty() {
+            self.batches.add_record(record, ending);
         }
-        if let Some(record) = &mut self.record {
-            record.add_row(row, ending, reason, more);
+        if let Some(recorded) = &mut self.record {
+            recorded.add_record(id, record, ending, reason, more);
         }
     }
 
     /// The same with the result that the handler gave.
-    pub(crate) fn add_done_with(&mut self, tr: &Transaction, row: &Row, result: &[u8]) {
-        if !row.meta.is_empty() {
-            self.batches.add_record(&row.meta, Ending::Done);
+    pub(crate) fn add_done_with(&mut self, tr: &Transaction, id: &ItemId, record: &[u8], result: &[u8]) {
+        if !record.is_empty() {
+            self.batches.add_record(record, Ending::Done);
         }
-        if let Some(record) = &mut self.record {
-            record.add_done_with(tr, row, result);
+        if let Some(recorded) = &mut self.record {
+            recorded.add_done_with(tr, id, record, result);
         }
-    }
-
-    /// Adds an item that was fetched after it had expired.
-    pub(crate) fn add_expired(&mut self, row: &Row) {
-        self.add_row(row, Ending::Expired, None, 0);
     }
 
     /// Adds a dead letter.
@@ -177,12 +174,12 @@ impl Endings<'_> {
 }
 
 impl Recorded<'_> {
-    fn add_row(&mut self, row: &Row, ending: Ending, reason: Option<&str>, more: u32) {
-        if row.meta.is_empty() {
-            return self.add(&row.id, ending, more, reason, None);
+    fn add_record(&mut self, id: &ItemId, record: &[u8], ending: Ending, reason: Option<&str>, more: u32) {
+        if record.is_empty() {
+            return self.add(id, ending, more, reason, None);
         }
-        let meta = meta::decode(&row.meta).unwrap_or_default();
-        self.add(&row.id, ending, meta.attempts.saturating_add(more), reason, Some(&meta));
+        let meta = meta::decode(record).unwrap_or_default();
+        self.add(id, ending, meta.attempts.saturating_add(more), reason, Some(&meta));
     }
 
     /// Adds an item. An item that failed has the reason.
@@ -200,8 +197,8 @@ impl Recorded<'_> {
     }
 
     /// Adds an item that its handler has finished with a result, which is written now.
-    fn add_done_with(&mut self, tr: &Transaction, row: &Row, result: &[u8]) {
-        self.add_row(row, Ending::Done, None, 1);
+    fn add_done_with(&mut self, tr: &Transaction, id: &ItemId, record: &[u8], result: &[u8]) {
+        self.add_record(id, record, Ending::Done, None, 1);
         let Some(Noted { id, range, .. }) = self.items.last_mut() else { return };
         append_result(&mut self.bytes, range.start, result.len().min(MAX_RESULT + 1));
         range.end = self.bytes.len();

@@ -35,10 +35,11 @@ use crate::model::sizes::{MAX_PAYLOAD, MAX_PUSHES};
 use crate::model::stored::{State, StoredItem};
 use crate::ops::batches::ends::{BatchEnds, Counted};
 use crate::ops::batches::members::Members;
+use crate::ops::counting::{Becomes, Was, count};
 use crate::ops::edit::Editable;
 use crate::ops::keyed::{listing, suspects};
-use crate::ops::place::{count_dead, count_later, count_ready};
 use crate::ops::recipe::Numbers;
+use crate::ops::transition::Transitions;
 use contents::Digests;
 pub(crate) use entry::Entry;
 use fate::{Fate, Fates};
@@ -144,7 +145,7 @@ impl<'t> Pusher<'t> {
         self.check_room(1)?;
         self.open(false, &[]).await?;
         self.add(&payload.into());
-        count_ready(&self.space, self.tr, 1);
+        count(&self.space, self.tr, Was::New, Becomes::Ready, 1);
         Ok(())
     }
 
@@ -255,6 +256,8 @@ impl<'t> Pusher<'t> {
         orphans.iter().for_each(|(id, meta)| once::clear_orphan(&self.space, self.tr, id, meta));
         let (first, mut replaceable) = (self.pushed, replaceable);
         let (mut ready, mut later, mut dead) = (0, 0, 0);
+        let mut replaced: Option<Transitions<'_>> = None;
+        let space = Arc::clone(&self.space);
         let mut places = Vec::with_capacity(entries.len());
         for (entry, fate) in entries.iter().zip(fates.iter()) {
             let effect = match fate {
@@ -264,7 +267,13 @@ impl<'t> Pusher<'t> {
                     let found = entry.unique().and_then(|key| Some((key, replaceable.remove(key)?)));
                     if let Some((key, found)) = found {
                         running.insert(key, Spot::Id(found.id().clone()));
-                        self.replace(found, entry);
+                        let replaced = replaced.get_or_insert_with(|| Transitions::of_push(&space));
+                        let due = match entry.state() {
+                            State::Later(due) => Some(due),
+                            State::Ready | State::Dead => None,
+                        };
+                        let meta = entry.meta().unwrap_or_default();
+                        found.replace(replaced, self.tr, entry.payload, meta, due)?;
                     }
                     PushEffect::Replaced
                 }
@@ -291,9 +300,12 @@ impl<'t> Pusher<'t> {
         for (entry, (_, spot)) in entries.iter().zip(&mut places).filter(|(_, (_, spot))| spot.is_none()) {
             *spot = entry.unique().and_then(|key| running.get(key)).cloned();
         }
-        count_ready(&self.space, self.tr, ready);
-        count_later(&self.space, self.tr, later);
-        count_dead(&self.space, self.tr, dead);
+        if let Some(replaced) = replaced {
+            replaced.count(self.tr);
+        }
+        for (becomes, n) in [(Becomes::Ready, ready), (Becomes::Scheduled, later), (Becomes::Dead, dead)] {
+            count(&self.space, self.tr, Was::New, becomes, n);
+        }
         members.write(self.tr);
         let placed = PendingPush::new(places);
         if let Some((id, digests)) = operation {
@@ -397,15 +409,6 @@ impl<'t> Pusher<'t> {
         let keys = ready.map(|entry| entry.key().to_vec()).collect();
         listing::unlisted(keyed, self.tr, keys).await?.list(keyed, self.tr);
         Ok(())
-    }
-
-    /// Writes an item that waits, with what is new of it.
-    fn replace(&self, found: Editable, entry: &Entry<'_>) {
-        let due = match entry.state() {
-            State::Later(due) => Some(due),
-            State::Ready | State::Dead => None,
-        };
-        found.replace(&self.space, self.tr, entry.payload, entry.meta().unwrap_or_default(), due);
     }
 
     /// Writes an item, for which there is room, without counting it.

@@ -4,9 +4,7 @@ use std::num::NonZeroU32;
 use std::rc::Rc;
 use std::time::Duration;
 
-use kvqueue_queue::{
-    DeadLetterEffect, ItemEffect, ItemId, Kind, LimitError, Limits, Partitions, Pattern, Pause, Rate, retry,
-};
+use kvqueue_queue::{ItemChange, ItemId, Kind, LimitError, Limits, Partitions, Pattern, Pause, Rate, retry};
 
 use super::producer::failed;
 use crate::claims::Claim;
@@ -48,7 +46,7 @@ async fn delete(desk: &Desk) {
     let doing = queue.delete_item(db, &policy, id);
     let (operation, fate) = desk.run(Intent::Delete(id.clone()), doing).await;
     match fate {
-        Some(Ok(ItemEffect::Done)) => desk.told(&operation, &Claim::Done),
+        Some(Ok(ItemChange::Done(_))) => desk.told(&operation, &Claim::Done),
         Some(Ok(_)) => desk.told(&operation, &Claim::Failed { perhaps: false }),
         Some(Err(error)) => desk.told(&operation, &failed(&error)),
         None => {}
@@ -178,8 +176,8 @@ pub(super) async fn work(desk: Rc<Desk>) {
         let id = dead[desk.below(dead.len())].clone();
         let (queue, db, policy) = (&desk.queue, &desk.world.db, desk.policy());
         let one = |fate| match fate {
-            DeadLetterEffect::Moved => Claim::Done,
-            DeadLetterEffect::Gone | DeadLetterEffect::Refused => Claim::Failed { perhaps: false },
+            ItemChange::Done(_) => Claim::Done,
+            _ => Claim::Failed { perhaps: false },
         };
         let (operation, decided) = match desk.below(4) {
             0 => {

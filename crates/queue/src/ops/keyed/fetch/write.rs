@@ -16,6 +16,7 @@ use crate::model::error::QueueError;
 use crate::model::id_layout::key_element;
 use crate::model::rng::Rng;
 use crate::ops::claim;
+use crate::ops::counting::{Becomes, Was, count};
 use crate::ops::keyed::changes::choose_parked;
 use crate::ops::keyed::parked::Parked;
 use crate::ops::keyed::{count_active, count_running, gates, holds, rules, step};
@@ -62,7 +63,7 @@ impl Choice {
         for candidate in &moving {
             claim::remove(space, tr, &candidate.rows)?;
         }
-        claim::count(space, tr, self.items);
+        count(space, tr, Was::Ready, Becomes::Leased, self.items);
         for (scope, n) in started {
             match self.slots.as_ref().filter(|_| scope.is_empty()) {
                 Some(slots) => slots.take(keyed, tr, n)?,
