@@ -37,7 +37,13 @@ pub(crate) async fn acknowledge(
             continue;
         }
         header.acknowledged.insert(*index);
-        let row = row_now(&header, *index, &held[*index]);
+        let held = &held[*index];
+        let is_plain =
+            matches!(outcome, ItemOutcome::Done) && held.meta.is_empty() && header.joined.is_empty();
+        if is_plain && transitions.add_plain_done(&held.id) {
+            continue;
+        }
+        let row = row_now(&header, *index, held);
         let (after, changed) = match outcome {
             ItemOutcome::Done => (After::Done(None), None),
             ItemOutcome::DoneWith(result) => (After::Done(Some(result)), None),
@@ -49,17 +55,18 @@ pub(crate) async fn acknowledge(
             ItemOutcome::Postpone { due } => (After::Scheduled(millis(*due)), None),
             ItemOutcome::Retry { due, failure } => {
                 let after = due.map_or(After::Ready, |due| After::Scheduled(millis(due)));
-                (after, Some(failed(space, &row, failure)?))
+                (after, Some(Box::new(failed(space, &row, failure)?)))
             }
             ItemOutcome::Dead(failure) => {
                 let meta = Meta { death: Some(failure.cut()), ..failed(space, &row, failure)? };
-                (After::Dead, Some(meta))
+                (After::Dead, Some(Box::new(meta)))
             }
             ItemOutcome::Expired { on_expiry: OnExpiry::Drop, .. } => {
                 (After::Ended(Ending::Expired, None), None)
             }
             ItemOutcome::Expired { at, on_expiry: OnExpiry::Dead } => {
-                (After::Dead, Some(expiry::dead_letter(decode_meta(space, &row)?, millis(*at))))
+                let letter = expiry::dead_letter(decode_meta(space, &row)?, millis(*at));
+                (After::Dead, Some(Box::new(letter)))
             }
         };
         let record = changed.map_or(Record::Same(&row.meta), Record::Changed);

@@ -47,8 +47,6 @@ pub(crate) enum Counter {
     Cancel,
 }
 
-const WAS: usize = 5;
-const BECOMES: usize = 7;
 const COUNTERS: [Counter; 8] = [
     Counter::Push,
     Counter::Pop,
@@ -123,46 +121,40 @@ pub(crate) fn count(space: &Space, tr: &Transaction, was: Was, becomes: Becomes,
     }
 }
 
-/// How many items of a transaction have made each transition.
+/// What the transitions of a transaction add to the counters.
 #[derive(Debug, Default)]
-pub(crate) struct Counting([[u32; BECOMES]; WAS]);
+pub(crate) struct Counting([i64; COUNTERS.len()]);
 
 impl Counting {
+    #[inline]
     pub(crate) fn add(&mut self, was: Was, becomes: Becomes) {
-        self.0[was as usize][becomes as usize] += 1;
+        for (counter, delta) in deltas(was, becomes) {
+            self.0[*counter as usize] += delta;
+        }
     }
 
     /// Adds to each counter once: every operand counts in the size of a transaction.
     pub(crate) fn write(&self, space: &Space, tr: &Transaction) {
-        let mut sums = [0; COUNTERS.len()];
-        for (was, row) in ALL_WAS.iter().zip(&self.0) {
-            for (becomes, n) in ALL_BECOMES.iter().zip(row).filter(|(_, n)| **n > 0) {
-                for (counter, delta) in deltas(*was, *becomes) {
-                    sums[*counter as usize] += delta * i64::from(*n);
-                }
-            }
-        }
-        for (counter, sum) in COUNTERS.into_iter().zip(sums).filter(|(_, sum)| *sum != 0) {
+        for (counter, sum) in COUNTERS.into_iter().zip(self.0).filter(|(_, sum)| *sum != 0) {
             counter.add(space, tr, sum);
         }
     }
 }
 
-const ALL_WAS: [Was; WAS] = [Was::New, Was::Ready, Was::Scheduled, Was::Leased, Was::Dead];
-const ALL_BECOMES: [Becomes; BECOMES] = [
-    Becomes::Ready,
-    Becomes::Scheduled,
-    Becomes::Leased,
-    Becomes::Dead,
-    Becomes::Done,
-    Becomes::Cancelled,
-    Becomes::Gone,
-];
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const ALL_WAS: [Was; 5] = [Was::New, Was::Ready, Was::Scheduled, Was::Leased, Was::Dead];
+    const ALL_BECOMES: [Becomes; 7] = [
+        Becomes::Ready,
+        Becomes::Scheduled,
+        Becomes::Leased,
+        Becomes::Dead,
+        Becomes::Done,
+        Becomes::Cancelled,
+        Becomes::Gone,
+    ];
     const GUARANTEES: &str = include_str!("../../../../docs/GUARANTEES.md");
 
     fn was(text: &str) -> Was {

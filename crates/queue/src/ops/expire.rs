@@ -123,7 +123,7 @@ fn next(held: &Held, terms: Terms, random: u64) -> (After<'static>, Record<'_>) 
         Some(0) => After::Ready,
         Some(pause) => After::Scheduled(terms.at.saturating_add(pause)),
     };
-    (after, Record::Changed(meta))
+    (after, Record::Changed(Box::new(meta)))
 }
 
 /// The side record of an item whose lease ran out, and how long the item waits for its next attempt; `None` if it has none left.

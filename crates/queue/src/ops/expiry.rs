@@ -180,7 +180,7 @@ impl Page {
                 OnExpiry::Drop => (After::Ended(Ending::Expired, None), Record::Same(&row.meta)),
                 OnExpiry::Dead => {
                     let letter = dead_letter(decode_meta(space, row)?, now);
-                    (After::Dead, Record::Changed(letter))
+                    (After::Dead, Record::Changed(Box::new(letter)))
                 }
             };
             transitions.add(tr, before, after, &Subject { id: &row.id, value: &row.value, record })?;

@@ -67,12 +67,11 @@ pub(crate) struct Subject<'a> {
 
 /// The side record of an item.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one of them at a time, on the stack")]
 pub(crate) enum Record<'a> {
     /// As it is stored.
     Same(&'a [u8]),
-    /// Changed by the transition.
-    Changed(Meta),
+    /// Changed by the transition. Boxed, so that the many items whose record stays do not carry it along.
+    Changed(Box<Meta>),
 }
 
 impl<'a> Subject<'a> {
@@ -83,7 +82,7 @@ impl<'a> Subject<'a> {
 
     /// An item with a changed side record.
     pub(crate) fn changed(id: &'a ItemId, value: &'a [u8], meta: Meta) -> Subject<'a> {
-        Subject { id, value, record: Record::Changed(meta) }
+        Subject { id, value, record: Record::Changed(Box::new(meta)) }
     }
 }
 
@@ -97,7 +96,7 @@ impl Record<'_> {
 
     fn meta(&self, space: &Space, id: &ItemId) -> Result<Cow<'_, Meta>, QueueError> {
         Ok(match self {
-            Record::Changed(meta) => Cow::Borrowed(meta),
+            Record::Changed(meta) => Cow::Borrowed(&**meta),
             Record::Same([]) => Cow::Owned(Meta::default()),
             Record::Same(record) => {
                 let unreadable = || QueueError::unreadable_item(id, &space.meta_key(id));
@@ -157,6 +156,18 @@ impl<'a> Transitions<'a> {
             self.note_change(before, after, item.id);
         }
         Ok(())
+    }
+
+    /// As [`add`](Transitions::add) of an item that is done, without a result, for one without a side record. `false`, and nothing has happened: the queue is keyed. Most items of most
+    /// acknowledgements are such ones, and nothing but the counter and the history has anything of them.
+    #[inline]
+    pub(crate) fn add_plain_done(&mut self, id: &ItemId) -> bool {
+        if self.changes.is_some() {
+            return false;
+        }
+        self.counting.add(Was::Leased, Becomes::Done);
+        self.endings().add_done(id, &[]);
+        true
     }
 
     /// Clears what the item has in the state that it leaves.
