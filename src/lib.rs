@@ -2,6 +2,7 @@
 //!
 //! | you want to | read |
 //! |---|---|
+//! | handle items with a function of your program | [`Worker`] |
 //! | process items with Rust code | [`docs::write_a_handler`] |
 //! | test that code | [`docs::test_your_handler`] |
 //! | run the daemon inside your program | [`docs::embed_the_daemon`] |
@@ -64,6 +65,7 @@ mod sweep;
 mod systemd;
 pub mod telemetry;
 pub mod testing;
+mod worker;
 
 pub use async_trait::async_trait;
 pub use base::exit;
@@ -77,3 +79,4 @@ pub use handlers::{
     BatchHandler, Context, Handler, Json, JsonBatchHandler, JsonHandler, Outcome, Settings, SettingsError,
 };
 pub use kvqueue_queue::{self as queue, Failure, Item, ItemId, Meta, Scope, Stamp};
+pub use worker::{IntoOutcome, Worker};

@@ -56,6 +56,16 @@ mod tests {
     }
 
     #[test]
+    fn a_queue_is_configured_with_any_layout() {
+        let packings = [Packing::Raw, Packing::Tuple];
+        let ends = [End::Min, End::Max].map(|end| packings.map(|packing| Kind::Priority(end, packing)));
+        let recipes = packings.map(Kind::Recipe);
+        for layout in [Kind::Fifo, Kind::Keyed].into_iter().chain(recipes).chain(ends.concat()) {
+            assert_eq!(QueueConfig::new("log").with_layout(layout).layout(), layout);
+        }
+    }
+
+    #[test]
     fn kind_values_and_end_select_the_queue_kind() {
         assert_eq!(layout(""), Kind::Fifo);
         assert_eq!(layout("kind = 'recipe'"), Kind::Recipe(Packing::Raw));

@@ -170,6 +170,27 @@ pub(crate) struct KeptHistory {
 }
 
 impl QueueConfig {
+    /// Sets `kind`, `values` and `end` so that they describe this layout.
+    #[must_use]
+    pub fn with_layout(mut self, layout: Kind) -> Self {
+        let (kind, packing, end) = match layout {
+            Kind::Fifo => (KindName::Fifo, Packing::default(), End::default()),
+            Kind::Recipe(packing) => (KindName::Recipe, packing, End::default()),
+            Kind::Priority(end, packing) => (KindName::Priority, packing, end),
+            Kind::Keyed => (KindName::Keyed, Packing::default(), End::default()),
+        };
+        self.kind = kind;
+        self.values = match packing {
+            Packing::Raw => Values::Raw,
+            Packing::Tuple => Values::Tuple,
+        };
+        self.end = match end {
+            End::Min => TakeEnd::Min,
+            End::Max => TakeEnd::Max,
+        };
+        self
+    }
+
     /// The layout that `kind`, `values` and `end` describe.
     pub fn layout(&self) -> Kind {
         let packing = match self.values {

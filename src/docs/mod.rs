@@ -3,6 +3,7 @@
 //!
 //! | you want to | read |
 //! |---|---|
+//! | handle items with a function of your program | [`Worker`](crate::Worker) |
 //! | process items with Rust code | [`write_a_handler`] |
 //! | test that code | [`test_your_handler`] |
 //! | run the daemon inside your program | [`embed_the_daemon`] |

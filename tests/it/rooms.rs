@@ -40,6 +40,7 @@ const DAEMON: House = House {
         "lifecycle",
         "systemd",
         "daemon",
+        "worker",
         "cli",
         "testing",
         "docs",

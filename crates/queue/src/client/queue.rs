@@ -93,6 +93,11 @@ impl Queue {
         &self.space.name
     }
 
+    /// What stands before its keys.
+    pub fn prefix(&self) -> &[u8] {
+        self.space.prefix()
+    }
+
     /// The priority of an item of a priority queue; 0 in any other, and where its place is none that an integer of 64 bits tells.
     pub fn priority(&self, id: &ItemId) -> i64 {
         match self.kind() {
