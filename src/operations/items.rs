@@ -521,7 +521,7 @@ impl Operation for RequeueItems {
         let ((db, policy), until) = (site.database(), site.until());
         let mut done = ChangedItems::new(&self.target, Change::Requeue);
         if self.waiting {
-            let moved = site.steps(queue.requeue_scheduled(db, &policy, None, until)).await?;
+            let moved = site.steps(queue.requeue_scheduled(db, &policy, until)).await?;
             done.items += moved.moved;
             done.unreadable += moved.unreadable;
             done.more = moved.more;

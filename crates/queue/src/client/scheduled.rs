@@ -1,6 +1,5 @@
 //! Scheduled items: reading them, and making them ready before their time.
 
-use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::time::Instant;
 
@@ -17,7 +16,7 @@ use crate::model::session_id::SessionId;
 use crate::model::sizes::MAX_TAKE_BYTES;
 use crate::ops::aside::{delayed, read_records};
 use crate::ops::find::last_key;
-use crate::ops::requeue;
+use crate::ops::promote::{self, ReadyPage};
 use crate::run::exactly_once::{Act, Body, Marked};
 use crate::run::retry::{RetryPolicy, run};
 
@@ -43,8 +42,7 @@ impl Queue {
         Ok(delayed.collect())
     }
 
-    /// Makes scheduled items ready at once, each at its own place: those of `wanted`, or all that there are
-    /// when it begins. Items that wait for a retry are among them.
+    /// Makes all scheduled items ready that there are when it begins, each at its own place. Items that wait for a retry are among them.
     ///
     /// In pages, a transaction each: what was done before an error stays done. Under an unknown outcome
     /// no item is counted or made ready twice. After `until` no further page begins; `None`:
@@ -53,7 +51,6 @@ impl Queue {
         &self,
         db: &Database,
         policy: &RetryPolicy,
-        wanted: Option<&BTreeSet<ItemId>>,
         until: Option<Instant>,
     ) -> Result<Requeued, RetryError> {
         let space = self.space();
@@ -69,12 +66,9 @@ impl Queue {
         let mut marked = Marked::new(self.space(), SessionId::new());
         while let Some(from) = begin {
             let from = from.as_slice();
-            let page = marked.run(db, policy, PageOf { space, range: (from, &end), wanted }).await?;
-            requeued.moved += page.moved.len();
+            let page = marked.run(db, policy, PageOf { space, range: (from, &end) }).await?;
+            requeued.moved += page.moved;
             requeued.unreadable += page.unreadable;
-            if wanted.is_some() {
-                requeued.ids.extend(page.moved);
-            }
             begin = page.next;
             requeued.more = begin.is_some() && until.is_some_and(|until| Instant::now() >= until);
             if requeued.more {
@@ -91,14 +85,13 @@ impl Queue {
 struct PageOf<'a> {
     space: &'a Space,
     range: (&'a [u8], &'a [u8]),
-    wanted: Option<&'a BTreeSet<ItemId>>,
 }
 
 impl Body for PageOf<'_> {
-    type Output = requeue::RequeuePage;
+    type Output = ReadyPage;
 
-    async fn fill(&mut self, tr: &Transaction) -> Result<Act<requeue::RequeuePage>, QueueError> {
-        let page = requeue::page(self.space, tr, self.range, self.wanted).await?;
-        Ok(if page.moved.is_empty() { Act::Nothing(page) } else { Act::Write(page) })
+    async fn fill(&mut self, tr: &Transaction) -> Result<Act<ReadyPage>, QueueError> {
+        let page = promote::page(self.space, tr, self.range).await?;
+        Ok(if page.moved == 0 { Act::Nothing(page) } else { Act::Write(page) })
     }
 }

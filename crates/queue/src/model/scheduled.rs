@@ -1,7 +1,5 @@
 //! Scheduled items: reading them, and making them ready before their time.
 
-use std::collections::BTreeSet;
-
 use crate::model::id::ItemId;
 use crate::model::item::Item;
 use crate::model::meta::Millis;
@@ -22,8 +20,6 @@ pub struct ScheduledItem {
 pub struct Requeued {
     /// How many items are ready now.
     pub moved: usize,
-    /// Which of the named items are ready now.
-    pub ids: BTreeSet<ItemId>,
     /// How many items cannot be read, and stay as they are.
     pub unreadable: usize,
     /// Whether `until` passed before the last item was read. Call it again for the rest.

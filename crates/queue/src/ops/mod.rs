@@ -50,7 +50,6 @@ pub(crate) mod ready;
 pub(crate) mod recipe;
 pub(crate) mod recount;
 pub(crate) mod relocate;
-pub(crate) mod requeue;
 pub(crate) mod reschedule;
 pub(crate) mod retention;
 pub(crate) mod row_page;

@@ -1,14 +1,14 @@
-//! Making items ready whose time has come.
+//! Making scheduled items ready: those whose time has come, or all.
 
 use bytes::Bytes;
-use foundationdb::options::StreamingMode;
-use foundationdb::{RangeOption, Transaction};
+use foundationdb::Transaction;
 use futures::future::join_all;
 
 use crate::keys::{Space, later, range};
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
 use crate::model::meta::Millis;
+use crate::ops::row_page::RowPage;
 use crate::ops::transition::{After, Before, Subject, Transitions};
 use crate::ops::{cost, place};
 use mutant::{bound, mutant};
@@ -26,56 +26,106 @@ fn first_together() -> usize {
     bound("promote-together", 32)
 }
 
-/// An item whose time has come.
-struct Due {
+/// A scheduled item.
+struct Scheduled {
     key: Vec<u8>,
     id: ItemId,
-    meta: Bytes,
+    record: Bytes,
 }
 
-/// Makes the first items ready that are due at `now`, at their own places; returns how many. There may be more.
-///
-/// Records that cannot be read, or are another kind's, are passed over.
+/// What became of a page of scheduled items.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ReadyPage {
+    /// Items that are ready now.
+    pub(crate) moved: usize,
+    /// Records that cannot be read, or are another kind's. They stay.
+    pub(crate) unreadable: usize,
+    /// What is wrong with the first of these.
+    trouble: Option<QueueError>,
+    /// Where the next page begins; `None` behind the last of all.
+    pub(crate) next: Option<Vec<u8>>,
+}
+
+impl ReadyPage {
+    fn stays(&mut self, error: QueueError) {
+        self.unreadable += 1;
+        self.trouble.get_or_insert(error);
+    }
+}
+
+/// Makes the first items ready that are due at `now`; returns how many. There may be more.
 ///
 /// # Errors
 /// The error of the first unreadable item, if there is nothing else to do.
 pub(crate) async fn promote(space: &Space, tr: &Transaction, now: Millis) -> Result<usize, QueueError> {
-    let (page, mut trouble) = page(space, tr, now).await?;
-    let (mut moved, mut bytes, mut transitions) = (Vec::new(), 0, Transitions::without_ends(space));
-    let mut rest = page.as_slice();
-    while let Some((group, behind)) =
-        rest.split_at_checked(together(page.len() - rest.len(), bytes).min(rest.len()))
-        && !group.is_empty()
-    {
+    let (begin, end) = range(&space.later);
+    let end = now.checked_add(1).map_or(end, |next| later::at(&space.later, next));
+    match page(space, tr, (&begin, &end)).await? {
+        ReadyPage { moved: 0, trouble: Some(error), .. } => Err(error),
+        page => Ok(page.moved),
+    }
+}
+
+/// Makes the first items of a range of records ready, at their own places. Fails at commit if another has moved one.
+///
+/// The records are read without a conflict: an item that is put aside meanwhile is none of these. Each is cleared for itself: producers put items aside between them all the time.
+pub(crate) async fn page(
+    space: &Space,
+    tr: &Transaction,
+    (begin, end): (&[u8], &[u8]),
+) -> Result<ReadyPage, QueueError> {
+    let rows = RowPage::read(tr, (begin, end), page_rows(), true).await?;
+    let mut page = ReadyPage { next: rows.next(), ..ReadyPage::default() };
+    let mut scheduled = Vec::with_capacity(rows.iter().len());
+    for row in rows.iter() {
+        let found = later::decode(&space.later, row.key()).ok_or_else(|| QueueError::unreadable(row.key()));
+        match found.and_then(|(_, id)| place::check_kind(space, &id).map(|()| id)) {
+            Ok(id) => {
+                let (key, record) = (row.key().to_vec(), Bytes::copy_from_slice(row.value()));
+                scheduled.push(Scheduled { key, id, record });
+            }
+            Err(error) => page.stays(error),
+        }
+    }
+    drop(rows);
+    let (mut bytes, mut moved, mut transitions) = (0, Vec::new(), Transitions::without_ends(space));
+    let mut rest = scheduled.as_slice();
+    while let Some(first) = rest.first() {
+        if bytes >= page_bytes() {
+            page.next = Some(first.key.clone());
+            break;
+        }
+        let (group, behind) = rest.split_at(together(scheduled.len() - rest.len(), bytes).min(rest.len()));
         rest = behind;
-        let values = join_all(group.iter().map(|due| place::body(space, tr, &due.id))).await;
-        for (due, value) in group.iter().zip(values) {
+        let values = join_all(group.iter().map(|item| place::body(space, tr, &item.id))).await;
+        for (item, value) in group.iter().zip(values) {
             if bytes >= page_bytes() {
+                page.next = Some(item.key.clone());
+                rest = &[];
                 break;
             }
             let value = match value {
                 Ok(value) => value,
                 Err(error) if error.database().is_some() => return Err(error),
                 Err(error) => {
-                    trouble.get_or_insert(error);
+                    page.stays(error);
                     continue;
                 }
             };
-            bytes += cost::moving(space, &due.id, value.len(), &due.meta);
-            let item = Subject::new(&due.id, &value, &due.meta);
-            transitions.add(tr, Before::Scheduled(&due.key), After::Ready, &item)?;
-            moved.push(due.key.as_slice());
-        }
-        if bytes >= page_bytes() {
-            break;
+            bytes += cost::moving(space, &item.id, value.len(), &item.record);
+            let subject = Subject::new(&item.id, &value, &item.record);
+            transitions.add(tr, Before::Scheduled(&item.key), After::Ready, &subject)?;
+            moved.push(item.key.as_slice());
         }
     }
-    let Some((first, last)) = moved.first().zip(moved.last()) else { return trouble.map_or(Ok(0), Err) };
-    if mutant("promote-clears-a-range") {
+    if mutant("promote-clears-a-range")
+        && let Some((first, last)) = moved.first().zip(moved.last())
+    {
         tr.clear_range(first, last);
     }
+    page.moved = moved.len();
     transitions.write(tr, None).await?;
-    Ok(moved.len())
+    Ok(page)
 }
 
 /// The number of values to read next, after `read` values that cost `bytes` bytes: all that fit into the transaction if they are alike. So a page of small items
@@ -87,34 +137,6 @@ fn together(read: usize, bytes: usize) -> usize {
             (page_bytes().saturating_sub(bytes) / each.max(1)).max(first_together()).min(page_rows().max(1))
         }
     }
-}
-
-/// The first items that are due, and what is wrong with the first record among them that is none. Read without a conflict: an item put
-/// aside meanwhile is none of ours.
-async fn page(
-    space: &Space,
-    tr: &Transaction,
-    now: Millis,
-) -> Result<(Vec<Due>, Option<QueueError>), QueueError> {
-    let (begin, end) = range(&space.later);
-    let end = now.checked_add(1).map_or(end, |next| later::at(&space.later, next));
-    let option = RangeOption {
-        limit: Some(page_rows()),
-        mode: StreamingMode::WantAll,
-        ..RangeOption::from((begin, end))
-    };
-    let rows = tr.get_range(&option, 1, true).await?;
-    let (mut page, mut trouble) = (Vec::with_capacity(rows.len()), None);
-    for row in &rows {
-        let found = later::decode(&space.later, row.key()).ok_or_else(|| QueueError::unreadable(row.key()));
-        match found.and_then(|(_, id)| place::check_kind(space, &id).map(|()| id)) {
-            Ok(id) => {
-                page.push(Due { key: row.key().to_vec(), id, meta: Bytes::copy_from_slice(row.value()) });
-            }
-            Err(error) => drop(trouble.get_or_insert(error)),
-        }
-    }
-    Ok((page, trouble))
 }
 
 #[cfg(test)]

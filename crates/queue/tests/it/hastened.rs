@@ -1,17 +1,16 @@
 //! Delayed items that are to be ready at once.
 
-use std::collections::BTreeSet;
 use std::time::Instant;
 
 use fdb_embedded::Faults;
-use kvqueue_queue::{ItemId, Queue, Requeued, RetryPolicy, State, StoredItem};
+use kvqueue_queue::{Queue, Requeued, RetryPolicy, State, StoredItem};
 
 use crate::common::{KINDS, TestDb, on_database};
-use crate::restored::{item, restore, stored};
+use crate::restored::{item, restore};
 use crate::unknown::scripts;
 
-async fn hasten(t: &TestDb, queue: &Queue, wanted: Option<&BTreeSet<ItemId>>) -> Requeued {
-    queue.requeue_scheduled(&t.db, &RetryPolicy::default(), wanted, None).await.unwrap()
+async fn hasten(t: &TestDb, queue: &Queue) -> Requeued {
+    queue.requeue_scheduled(&t.db, &RetryPolicy::default(), None).await.unwrap()
 }
 
 fn later(payload: &str, due: u64) -> StoredItem {
@@ -29,10 +28,10 @@ fn all_waiting_items_become_ready_at_their_places() {
     on_database(async |t| {
         for (i, kind) in KINDS.into_iter().enumerate() {
             let q = t.queue_of(format!("q{i}"), kind);
-            assert_eq!(hasten(t, &q, None).await, Requeued::default());
+            assert_eq!(hasten(t, &q).await, Requeued::default());
             let long = "x".repeat(250_000);
             restore(t, &q, &[later("a", u64::MAX), later(&long, 5), item("c", State::Ready)]).await;
-            assert_eq!(hasten(t, &q, None).await.moved, 2, "{kind:?}");
+            assert_eq!(hasten(t, &q).await.moved, 2, "{kind:?}");
             let mut there = t.list(&q).await;
             there.sort();
             assert_eq!(there, ["a", "c", &long], "{kind:?}");
@@ -49,28 +48,12 @@ fn more_than_a_page_of_waiting_items_become_ready() {
         let items: Vec<_> = (0..1_203).map(|n| later(&n.to_string(), 7)).collect();
         restore(t, &q, &items).await;
         // `until` has passed after the first page.
-        let part =
-            q.requeue_scheduled(&t.db, &RetryPolicy::default(), None, Some(Instant::now())).await.unwrap();
+        let part = q.requeue_scheduled(&t.db, &RetryPolicy::default(), Some(Instant::now())).await.unwrap();
         assert!(part.more && (1..1_203).contains(&part.moved), "{part:?}");
-        assert_eq!(hasten(t, &q, None).await.moved, 1_203 - part.moved);
+        assert_eq!(hasten(t, &q).await.moved, 1_203 - part.moved);
         assert_eq!(counts(t, &q).await, (0, 1_203));
         let in_order: Vec<_> = (0..1_203).map(|n| n.to_string()).collect();
         assert_eq!(t.list(&q).await, in_order);
-    });
-}
-
-#[test]
-fn only_named_items_become_ready() {
-    on_database(async |t| {
-        let q = t.queue("q");
-        restore(t, &q, &[later("a", 1), later("b", 2), later("c", 3), item("d", State::Dead)]).await;
-        let ids: Vec<_> = stored(t, &q, 9).await.into_iter().map(|(id, _)| id).collect();
-        let wanted: BTreeSet<_> = [ids[0].clone(), ids[2].clone(), ids[3].clone()].into();
-        let done = hasten(t, &q, Some(&wanted)).await;
-        let moved: BTreeSet<_> = [ids[0].clone(), ids[2].clone()].into();
-        assert_eq!(done, Requeued { moved: 2, ids: moved, unreadable: 0, more: false });
-        assert_eq!(t.list(&q).await, ["a", "c"]);
-        assert_eq!(counts(t, &q).await, (1, 2));
     });
 }
 
@@ -85,7 +68,7 @@ fn an_unreadable_waiting_item_stays_and_blocks_no_other() {
             Ok(())
         })
         .await;
-        let done = hasten(t, &q, None).await;
+        let done = hasten(t, &q).await;
         assert_eq!((done.moved, done.unreadable), (1, 1));
         assert_eq!(t.records(&q, "later").await.len(), 1);
     });
@@ -101,7 +84,7 @@ fn requeued_items_are_counted_once_under_unknown_outcomes() {
             if !t.install(Faults::script(script.clone())) {
                 return;
             }
-            assert_eq!(hasten(t, &q, None).await.moved, 2, "{script:?}");
+            assert_eq!(hasten(t, &q).await.moved, 2, "{script:?}");
             t.end_faults();
             assert_eq!(t.list(&q).await, ["a", "b"], "{script:?}");
             assert_eq!(counts(t, &q).await, (0, 2), "{script:?}");

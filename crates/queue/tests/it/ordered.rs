@@ -181,7 +181,7 @@ fn a_key_goes_on_when_its_scheduled_item_is_deleted_or_made_ready() {
                     vec!["1", "2"]
                 }
                 _ => {
-                    assert_eq!(q.requeue_scheduled(&t.db, &policy, None, None).await.unwrap().moved, 1);
+                    assert_eq!(q.requeue_scheduled(&t.db, &policy, None).await.unwrap().moved, 1);
                     vec!["1", "2"]
                 }
             };
@@ -217,7 +217,7 @@ fn a_change_of_the_rules_ends_holds_that_do_not_apply_any_more() {
             assert!(has_no_rows(t, &q).await, "{outcome:?}");
             let policy = RetryPolicy::default();
             q.purge_all_dead(&t.db, &policy, None).await.unwrap();
-            q.requeue_scheduled(&t.db, &policy, None, None).await.unwrap();
+            q.requeue_scheduled(&t.db, &policy, None).await.unwrap();
             run_rest(t, &mut session).await;
         }
         // A hold that still applies stays.

@@ -166,7 +166,7 @@ fn a_frozen_queue_refuses_every_change_of_an_operator() {
         for refused in [
             q.retry_all_dead(db, p, None).await.map(drop),
             q.purge_all_dead(db, p, None).await.map(drop),
-            q.requeue_scheduled(db, p, None, None).await.map(drop),
+            q.requeue_scheduled(db, p, None).await.map(drop),
             q.retry_dead(db, p, &id).await.map(drop),
             q.purge_dead(db, p, &id).await.map(drop),
             q.delete_item(db, p, &ready).await.map(drop),
