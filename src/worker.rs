@@ -8,6 +8,7 @@ use kvqueue_queue::{Item, Queue};
 use tokio::sync::oneshot;
 
 use crate::{
+    base::causes::with_causes,
     config::{Config, ConfigError, QueueConfig},
     daemon::{Daemon, DaemonError},
     handlers::{Context, Handler, Outcome, SettingsError},
@@ -18,8 +19,12 @@ const HANDLER: &str = "function";
 
 /// Handles the items of one queue with a function, inside a program of your own.
 ///
-/// It is the daemon for one queue, without its configuration file, signals and HTTP: consumers that share fetches and leases, retries with growing pauses, dead
-/// letters, cancellations, pauses, and the sweeper of the queue. So workers, daemons and the program's other processes may work on one queue.
+/// It is the daemon for one queue, without its configuration file, signals, systemd and HTTP: consumers that share fetches and
+/// leases, retries with growing pauses, dead letters, cancellations, pauses, and the sweeper of the queue. So workers, daemons
+/// and the program's other processes may work on one queue.
+///
+/// The sweeper goes by the worker's settings. Where daemons or other workers sweep the same queue, give all of them the same
+/// retries, expiry, `dead_retention` and `idempotency_window` ([`with_settings`](Self::with_settings)): the shortest time counts.
 ///
 /// ```
 /// use kvqueue::{
@@ -88,7 +93,8 @@ impl Worker {
         self.with_settings(|settings| settings.consumers.iter_mut().for_each(|group| group.k = Some(k)))
     }
 
-    /// Changes any setting of the queue: the length of leases, retries, the time of a call, delivery.
+    /// Changes settings of the queue: the length of leases, retries, the time of a call, delivery. The handler and the layout stay
+    /// what they are. A worker has no schedules: [`Queue::put_schedule`] makes one.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -117,19 +123,27 @@ impl Worker {
         self
     }
 
-    /// Sets how long a shutdown waits for running items. Then their calls are dropped.
+    /// Sets how long a shutdown waits for running items: 30 seconds, unless it is set. Then their calls are dropped.
     pub fn with_shutdown_timeout(mut self, timeout: Duration) -> Self {
         self.shutdown_timeout = Some(timeout);
         self
     }
 
-    /// Runs until the shutdown resolves, the queue is empty ([`until_empty`](Self::until_empty)), or an error. `handle` gets each item, in a task of its own: a panic fails the
-    /// attempt and nothing else.
+    /// Runs until the shutdown resolves, the queue is empty ([`until_empty`](Self::until_empty)), or an error occurs.
     ///
-    /// If the future is dropped, the worker shuts down in the background.
+    /// `handle` gets each item, in a task of its own, on threads that the worker has for that: a panic fails the attempt, and
+    /// nothing else.
+    ///
+    /// Keep the database open until the future has resolved. If the future is dropped, the worker shuts down in the background;
+    /// if the process ends before that is done, unfinished items come back when their leases expire, and an attempt is spent.
+    /// So end it by [`with_shutdown`](Self::with_shutdown).
     ///
     /// # Errors
-    /// [`DaemonError::Config`], if a setting is out of its range; and those of a daemon that runs.
+    /// [`DaemonError::Config`], if a setting is out of its range, or the queue's name or prefix is no UTF-8; and those of a daemon
+    /// that runs.
+    ///
+    /// # Panics
+    /// If the worker itself panics, which is a fault of kvqueue.
     pub async fn run<F, R, O>(self, db: &Arc<Database>, handle: F) -> Result<(), DaemonError>
     where
         F: Fn(Item) -> R + Send + Sync + 'static,
@@ -149,10 +163,19 @@ impl Worker {
         // A daemon has a runtime of its own, on which it is alone: leases are kept where no handler runs.
         let thread = thread::Builder::new().name("kvqueue-worker".to_owned()).spawn(move || {
             let daemon = Daemon::new(config)
+                .part_of_a_program()
                 .handler(HANDLER, move |_| Ok::<_, SettingsError>(handler.clone()))
                 .until_empty(until_empty);
-            // Nobody may wait for it any more.
-            let _ = end.send(daemon.run_on(&db, async { drop(stopped.await) }));
+            let result = daemon.run_on(&db, async { drop(stopped.await) });
+            // The program may close the database once the future has resolved.
+            drop(db);
+            if let Err(Err(error)) = end.send(result) {
+                tracing::error!(
+                    event = "worker_failed",
+                    error = with_causes(&error),
+                    "a worker failed after its future had been dropped"
+                );
+            }
         });
         let thread = thread.map_err(DaemonError::Pool)?;
         let result = tokio::select! {
@@ -180,7 +203,8 @@ impl Worker {
             })
         };
         let name = text(self.queue.name(), "queue name")?;
-        let mut config = Config::default().with_queue(name, self.settings.clone());
+        let settings = QueueConfig { handler: HANDLER.to_owned(), ..self.settings.clone() };
+        let mut config = Config::default().with_queue(name, settings.with_layout(self.queue.kind()));
         config.prefix = text(self.queue.prefix(), "key prefix")?;
         if let Some(timeout) = self.shutdown_timeout {
             config.shutdown_timeout = timeout;
@@ -251,10 +275,11 @@ mod tests {
     fn a_worker_has_the_settings_of_its_queue() {
         let queue = Queue::of_kind(b"p", b"q", kvqueue_queue::Kind::Keyed).unwrap();
         let worker = Worker::new(queue).with_consumers(3).with_batch_size(7);
+        let worker = worker.with_settings(|settings| settings.handler = "log".to_owned());
         let config = worker.config().unwrap();
         assert_eq!((config.prefix.as_str(), config.queues.len()), ("p", 1));
         let settings = &config.queues["q"];
-        assert_eq!(settings.layout(), kvqueue_queue::Kind::Keyed);
+        assert_eq!((settings.layout(), settings.handler.as_str()), (kvqueue_queue::Kind::Keyed, HANDLER));
         assert_eq!((settings.consumers[0].count, settings.consumers[0].k), (3, Some(7)));
     }
 

@@ -23,6 +23,7 @@ use std::{
 };
 
 use foundationdb::Database;
+use futures::future::pending;
 use tokio::{runtime, sync::mpsc, task::spawn_local};
 
 use self::{
@@ -59,6 +60,7 @@ pub struct Daemon {
     config: Config,
     registry: Registry,
     until_empty: bool,
+    is_part: bool,
     fail_on_dead: bool,
     observer: Option<Observer>,
     patience: Option<Duration>,
@@ -100,6 +102,13 @@ impl Daemon {
         E: std::fmt::Display,
     {
         self.registry.add_batch(name, build);
+        self
+    }
+
+    /// Makes it a part of another program, which has the database and speaks to systemd: it looks after its queues, and after
+    /// nothing else in the database.
+    pub(crate) fn part_of_a_program(mut self) -> Self {
+        self.is_part = true;
         self
     }
 
@@ -266,7 +275,8 @@ impl Daemon {
         let signals = signals().map_err(RunError::Signals)?;
         let mut stop = pin!(stop);
         let (supervisor, mut exits) = actors::supervise(shared.clone());
-        let _reporting = systemd::start(shared.status.clone(), supervisor.clone(), self.patience);
+        let _reporting =
+            systemd::start(shared.status.clone(), supervisor.clone(), self.patience, !self.is_part);
         let config = active.follow();
         let space = || stats::disk_space::Watch::new(shared.status.clone(), config.clone());
         let mut running =
@@ -280,8 +290,11 @@ impl Daemon {
             // No consumer has started, so there is nothing to drain.
             stop = &mut stop => return Ok(stop.map_err(RunError::Signals)?),
         };
-        space().begin().await;
-        absent_queues::log(db, &self.config).await;
+        let is_part = self.is_part;
+        if !is_part {
+            space().begin().await;
+            absent_queues::log(db, &self.config).await;
+        }
         running.run(&queues, new, None).await.map_err(RunError::from)?;
         // A reload drops handlers that it replaces, and the processes of such a handler end with it.
         drop(queues);
@@ -289,7 +302,7 @@ impl Daemon {
         shared.status.phase(Phase::Ready);
         tracing::info!(
             event = "ready",
-            database = self.config.database,
+            database = if is_part { "the program's" } else { &*self.config.database },
             queues = self.config.queues.len(),
             consumers = shared.consumers(),
             "ready"
@@ -304,6 +317,16 @@ impl Daemon {
             spawn_local(sweep::audit::forever(db.clone(), shared.status.clone(), config.clone()))
         });
         let space = background::restarted("space", || spawn_local(space().forever()));
+        let of_the_database = async {
+            if is_part {
+                return pending().await;
+            }
+            tokio::select! {
+                never = poller => never,
+                never = audit => never,
+                never = space => never,
+            }
+        };
         let control_loop = ControlLoop::new(running, self.loader, self.registry);
         // It owns the sweepers and pause followers.
         let control = background::watched(control_loop.run(commands, signals));
@@ -325,9 +348,7 @@ impl Daemon {
         };
         tokio::select! {
             ended = served => Ok(ended?),
-            never = poller => match never {},
-            never = space => match never {},
-            never = audit => match never {},
+            never = of_the_database => match never {},
         }
     }
 }

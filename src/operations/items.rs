@@ -187,16 +187,13 @@ pub(crate) struct ChangedItem {
     /// What was done: cancelled, requeued, rescheduled, edited, purged or deleted.
     done: String,
     /// The state that it had.
-    state_before: Option<String>,
+    state_before: String,
 }
 
 impl Answer for ChangedItem {
     fn text(&self) -> Text {
         let Self { id, done, state_before } = self;
-        Text::Line(match state_before {
-            Some(before) => format!("{done} {id}, which was {before}"),
-            None => format!("{done} {id}"),
-        })
+        Text::Line(format!("{done} {id}, which was {state_before}"))
     }
 }
 
@@ -325,7 +322,7 @@ impl Change {
         Refusal { class, code, message, fix: fix.into() }
     }
 
-    /// Changes one item.
+    /// Writes the record, and changes one item.
     async fn one(
         self,
         site: &dyn Site,
@@ -333,30 +330,19 @@ impl Change {
         record: impl FnOnce(Record) -> Record,
         change: impl AsyncFnOnce(&Queue, &Database, &RetryPolicy) -> Result<ItemChange, RetryError>,
     ) -> anyhow::Result<ChangedItem> {
-        match self.of_item(site, item, record, change).await? {
-            ItemChange::Done(before) => Ok(self.answer(&item.id, Some(before))),
-            change => Err(self.refusal(&item.id, &change).into()),
-        }
-    }
-
-    /// Writes the record, and changes one item.
-    async fn of_item<T>(
-        self,
-        site: &dyn Site,
-        ItemTarget { target, id }: &ItemTarget,
-        record: impl FnOnce(Record) -> Record,
-        change: impl AsyncFnOnce(&Queue, &Database, &RetryPolicy) -> Result<T, RetryError>,
-    ) -> anyhow::Result<T> {
+        let ItemTarget { target, id } = item;
         let queue = &site.used_queue(target).await?;
         let about = site.record().about(queue.name()).with_items(slice::from_ref(id));
         site.store(record(about)).await?;
         let (db, policy) = site.database();
-        site.once("it may be done all the same", change(queue, db, &policy)).await
-    }
-
-    fn answer(self, id: &ItemId, before: Option<ItemState>) -> ChangedItem {
-        let state_before = before.map(|state| state.to_string());
-        ChangedItem { id: id.to_string(), done: self.done().to_owned(), state_before }
+        let change = change(queue, db, &policy);
+        match site.once("it may be done all the same", change).await? {
+            ItemChange::Done(before) => {
+                let (id, state_before) = (id.to_string(), before.to_string());
+                Ok(ChangedItem { id, done: self.done().to_owned(), state_before })
+            }
+            change => Err(self.refusal(id, &change).into()),
+        }
     }
 }
 

@@ -51,16 +51,17 @@ pub(crate) struct Reporting {
     _reporter: Arc<Reporter>,
 }
 
-/// Starts to report the status's phases, the status line and the pings to systemd, and the liveness to the
+/// Starts to report the status's phases, the status line and the pings to systemd, unless another part of the process does (`notifies`), and the liveness to the
 /// status. Must be called on the actors' thread.
 pub(crate) fn start(
     status: Arc<DaemonStatus>,
     supervisor: SupervisorHandle,
     patience: Option<Duration>,
+    notifies: bool,
 ) -> Reporting {
-    let ping_every = sd_notify::watchdog_enabled().filter(|every| !every.is_zero());
-    let reporter =
-        Arc::new(Reporter::new(Notifier::from_environment(), ping_every.is_some(), status.clone()));
+    let ping_every = sd_notify::watchdog_enabled().filter(|every| notifies && !every.is_zero());
+    let notifier = if notifies { Notifier::from_environment() } else { Notifier::none() };
+    let reporter = Arc::new(Reporter::new(notifier, ping_every.is_some(), status.clone()));
     let listener = Arc::downgrade(&reporter);
     status.listen(move |phase| {
         if let Some(reporter) = listener.upgrade() {

@@ -56,6 +56,11 @@ pub(super) enum OnFull {
 }
 
 impl Notifier {
+    /// To nobody.
+    pub(super) fn none() -> Self {
+        Self(None)
+    }
+
     /// To the socket that the environment names.
     pub(super) fn from_environment() -> Self {
         let Some(address) = std::env::var_os("NOTIFY_SOCKET").filter(|address| !address.is_empty()) else {

@@ -67,7 +67,10 @@ fn single_items_of_any_waiting_state_are_deleted() {
     let delete =
         |yes: &[&str]| run(&db, &[&["delete", "q", "--item", &ready, "--item", &later], yes].concat());
     insta::assert_snapshot!(delete(&[]).failed(2), @r#"kvqueue: this deletes items of queue "q" for good; repeat it with --yes"#);
-    assert_eq!(delete(&["--yes"]).ok(), format!("deleted {ready}\ndeleted {later}\n"));
+    assert_eq!(
+        delete(&["--yes"]).ok(),
+        format!("deleted {ready}, which was ready\ndeleted {later}, which was scheduled\n")
+    );
     let again = delete(&["--yes"]);
     insta::assert_snapshot!(again.failed(1).replace(&ready, "[ready]").replace(&later, "[later]"), @r"
     kvqueue: [ready] is not deleted: there is no such item; it has ended, or was never in this queue

@@ -72,9 +72,9 @@
 //! FoundationDB's own ([`RetryPolicy`]), and times and the clock of a [`VersionHistory`] come from the
 //! caller. Only [`SessionId::new`] makes random bytes; with given ids a run can be repeated.
 //!
-//! Where things are, from the top; each uses only what is below it. `client/` is what programs use. `ops/` has the bodies of transactions, an
-//! operation a file. `run/` runs a transaction until it has committed: [`retry`] what may be repeated, `exactly_once` what may not. `keys/` is
-//! the contract on disk, one record type a file. `model/` has the values. The feature `migration` adds access to the rows of queues as they are stored.
+//! Where things are, from the top; each uses only what is below it. `client/` is what programs use. `ops/` has the bodies of transactions, one
+//! operation per file. `run/` runs a transaction until it has committed: [`retry`] what may be repeated, `exactly_once` what may not. `keys/` is
+//! the contract on disk, one record type per file. `model/` has the values. The feature `migration` adds access to the rows of queues as they are stored.
 
 mod client;
 mod keys;

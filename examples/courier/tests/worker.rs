@@ -179,5 +179,5 @@ async fn a_handler_writes_together_with_its_acknowledgement() {
 async fn a_setting_out_of_its_range_is_refused_before_anything_runs() {
     let worker = Worker::new(queue("settings", Kind::Fifo)).with_batch_size(0);
     let error = worker.run(db(), async |_| ()).await.unwrap_err().to_string();
-    assert!(error.contains('k') && error.contains('0'), "{error}");
+    assert!(error.contains("queues.settings") && error.contains("k = 0"), "{error}");
 }

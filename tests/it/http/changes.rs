@@ -40,7 +40,7 @@ fn an_item_is_found_requeued_and_deleted_by_its_id() {
     );
     assert_eq!(ask("POST", "/requeue").error(409), "ready");
     assert_eq!(ask("GET", "").is(200)["state"], "ready");
-    assert_eq!(ask("DELETE", "").is(200), json!({ "id": id, "done": "deleted", "state_before": null }));
+    assert_eq!(ask("DELETE", "").is(200), json!({ "id": id, "done": "deleted", "state_before": "ready" }));
     assert_eq!(ask("GET", "").error(404), "not_found");
     assert_eq!(ask("DELETE", "").error(404), "not_found");
     assert_eq!(ask("POST", "/requeue").error(404), "not_found");

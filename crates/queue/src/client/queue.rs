@@ -23,6 +23,7 @@ use crate::ops;
 use crate::ops::pop::Popped;
 use crate::ops::push::Pusher;
 use crate::ops::queues::queues_page;
+use crate::run::pause;
 use crate::run::retry::{RetryPolicy, run};
 use crate::run::watch::Watch;
 
@@ -306,29 +307,29 @@ impl Queue {
     /// Pauses the queue, for all who take from it and heed that: the daemon's consumers, of every process. Sessions take all the same.
     /// A pause that there is already becomes this one.
     pub fn pause(&self, tr: &Transaction, pause: &Pause) {
-        crate::run::pause::pause(&self.space, tr, pause);
+        pause::pause(&self.space, tr, pause);
     }
 
     /// Ends a pause, if there is one.
     pub fn resume(&self, tr: &Transaction) {
-        crate::run::pause::resume(&self.space, tr);
+        pause::resume(&self.space, tr);
     }
 
     /// Makes sure that the queue is not frozen ([`QueueError::Frozen`]), and that the transaction
     /// fails if it is frozen before the commit.
     pub async fn check_unfrozen(&self, tr: &Transaction) -> Result<(), QueueError> {
-        crate::run::pause::check_unfrozen(&self.space, tr).await
+        pause::check_unfrozen(&self.space, tr).await
     }
 
     /// The pause there is; one that a later version wrote, and that cannot be read, is frozen and has no reason.
     pub async fn paused(&self, tr: &Transaction) -> Result<Option<Pause>, QueueError> {
-        crate::run::pause::paused(&self.space, tr).await
+        pause::paused(&self.space, tr).await
     }
 
     /// Watches for a pause and for its end, from the moment that `tr` reads at. Works if `tr` commits, which it can do without having
     /// written anything.
     pub fn watch_pause(&self, tr: &Transaction) -> Watch {
-        crate::run::pause::watch(&self.space, tr)
+        pause::watch(&self.space, tr)
     }
 
     /// The packed keys, for the operations.

@@ -1,4 +1,4 @@
-//! Keys of a keyed queue that are held: listing them, and letting them go on.
+//! Keys of a keyed queue that are held, and what they wait for.
 
 use crate::model::id::ItemId;
 

@@ -1,4 +1,4 @@
-//! An item and its stamp.
+//! An item, as a fetch returns it.
 
 use std::sync::Arc;
 

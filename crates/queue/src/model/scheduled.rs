@@ -1,4 +1,4 @@
-//! Scheduled items: reading them, and making them ready before their time.
+//! Scheduled items.
 
 use crate::model::id::ItemId;
 use crate::model::item::Item;

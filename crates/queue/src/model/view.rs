@@ -1,4 +1,4 @@
-//! Looking at items by what they are doing, a page at a time.
+//! Items as people look at them, by what they are doing.
 
 use std::fmt;
 use std::str::FromStr;

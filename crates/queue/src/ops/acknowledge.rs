@@ -70,7 +70,7 @@ pub(crate) async fn acknowledge(
             }
         };
         let record = changed.map_or(Record::Same(&row.meta), Record::Changed);
-        transitions.add(tr, before, after, &Subject { id: &row.id, value: &row.value, record })?;
+        transitions.add(tr, before, after, Subject { id: &row.id, value: &row.value, record })?;
     }
     transitions.write(tr, holding).await?;
     header.served = false;

@@ -83,7 +83,7 @@ async fn not_running(
         None => return Ok(Act::Nothing(ItemChange::Gone)),
     };
     let mut transitions = Transitions::begin(space, tr).await?;
-    transitions.add(tr, before, end, &Subject::new(id, &[], record))?;
+    transitions.add(tr, before, end, Subject::new(id, &[], record))?;
     transitions.write(tr, None).await?;
     Ok(Act::Write(ItemChange::Done(state)))
 }
@@ -107,7 +107,7 @@ pub(crate) async fn running(
     for (index, row) in items {
         place::check_kind(space, &row.id)?;
         let item = Subject::new(&row.id, &[], &row.meta);
-        transitions.add(tr, Before::Leased(id.session), CANCELLED, &item)?;
+        transitions.add(tr, Before::Leased(id.session), CANCELLED, item)?;
         header.acknowledged.insert(*index);
         record.items.push((u32::try_from(*index).unwrap_or(u32::MAX), row.id.clone()));
     }

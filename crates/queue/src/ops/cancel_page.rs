@@ -22,7 +22,7 @@ use crate::ops::locate::state_of;
 use crate::ops::running::open;
 use crate::ops::scan::Row;
 use crate::ops::transition::{Before, Subject, Transitions};
-use crate::ops::{cancel, cost, lease, partitions};
+use crate::ops::{cancel, cost, lease, partitions, ready};
 
 /// The most items that one transaction looks at.
 const PAGE: NonZeroUsize = NonZeroUsize::new(500).expect("500 is not 0");
@@ -71,7 +71,7 @@ pub(crate) async fn ready(
     let rows = if spaces.len() > 1 {
         partitions::find(&spaces, tr, PAGE, behind.as_ref().and_then(ItemId::stamp)).await?
     } else {
-        crate::ops::ready::find(space, tr, PAGE, &Place { behind, skip: 0 }).await?
+        ready::find(space, tr, PAGE, &Place { behind, skip: 0 }).await?
     };
     let (mut wanted, mut bytes) = (Vec::new(), 0);
     for row in &rows {
@@ -89,14 +89,25 @@ pub(crate) async fn ready(
             break;
         }
     }
-    let mut transitions = Transitions::begin(space, tr).await?;
-    for row in &wanted {
-        let item = Subject::new(&row.id, &[], &row.meta);
-        transitions.add(tr, Before::Ready, CANCELLED, &item)?;
-    }
-    transitions.write(tr, None).await?;
+    end(space, tr, wanted.iter().map(|row| (Before::Ready, &row.id, &row.meta[..]))).await?;
     page.counts.cancelled = wanted.len();
     Ok(page)
+}
+
+/// Cancels items that do not run: by where each is, its id and its side record.
+async fn end<'a>(
+    space: &Space,
+    tr: &Transaction,
+    items: impl ExactSizeIterator<Item = (Before<'a>, &'a ItemId, &'a [u8])>,
+) -> Result<(), QueueError> {
+    if items.len() == 0 {
+        return Ok(());
+    }
+    let mut transitions = Transitions::begin(space, tr).await?;
+    for (before, id, record) in items {
+        transitions.add(tr, before, CANCELLED, Subject::new(id, &[], record))?;
+    }
+    transitions.write(tr, None).await
 }
 
 /// The place before all items of a key.
@@ -115,7 +126,7 @@ pub(crate) async fn waiting(
     is_wanted: impl Fn(&ItemId, &Meta) -> bool,
 ) -> Result<CancelPage, QueueError> {
     let (mut page, mut bytes) = (CancelPage::default(), 0);
-    let mut transitions = Transitions::begin(space, tr).await?;
+    let mut wanted = Vec::new();
     for (due, id, record) in delayed(space, tr, behind.and_then(Cursor::due), PAGE).await? {
         page.next = Some(Cursor::Due(due, id.clone()));
         let is_of_state = state.is_none_or(|state| state == state_of(&record));
@@ -124,13 +135,13 @@ pub(crate) async fn waiting(
         }
         bytes += cost::removing(space, &id, &record) + cost::ended(space, &id, &record, 0);
         let key = later::key(&space.later, due, &id);
-        transitions.add(tr, Before::Scheduled(&key), CANCELLED, &Subject::new(&id, &[], &record))?;
+        wanted.push((key, id, record));
         page.counts.cancelled += 1;
         if bytes >= page_bytes() {
             break;
         }
     }
-    transitions.write(tr, None).await?;
+    end(space, tr, wanted.iter().map(|(key, id, record)| (Before::Scheduled(key), id, &record[..]))).await?;
     Ok(page)
 }
 

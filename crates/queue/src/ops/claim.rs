@@ -22,7 +22,7 @@ use crate::ops::{cost, expiry_rows, partitions, parts, unique};
 use crate::run::conflict;
 use mutant::mutant;
 
-/// Removes rows that [`find`] has read one after the other, with their side records, and counts them as taken; fails at commit if
+/// Removes rows that [`find`](crate::ops::ready::find) has read one after the other, with their side records, and counts them as taken; fails at commit if
 /// another has taken one.
 ///
 /// Between items of a FIFO queue's partition, and between those of one key, only items come that are given back, so there it is one range. Between items of a recipe's queue

@@ -58,14 +58,14 @@ const COUNTERS: [Counter; 8] = [
     Counter::Cancel,
 ];
 
-/// What one item adds.
+/// What one item adds; `None`: there is no such transition.
 ///
-/// `npush - npop` is the number of ready items, so whatever makes an item ready counts it in `npush`, and whatever removes a ready one in `npop`. `nlater - ndue` is the number of
-/// scheduled ones. An item that leaves the queue while it is scheduled counts as if its time had come and it had been popped. `nback` is what of `npush` and `nlater` are no
-/// pushes.
-const fn deltas(was: Was, becomes: Becomes) -> &'static [(Counter, i64)] {
+/// `npush - npop` is the number of ready items, so whatever makes an item ready counts it in `npush`, and whatever removes a
+/// ready one in `npop`. `nlater - ndue` is the number of scheduled ones. An item that leaves the queue while it is scheduled
+/// counts as if its time had come and it had been popped. `nback` is the part of `npush` and `nlater` that is no push.
+const fn deltas(was: Was, becomes: Becomes) -> Option<&'static [(Counter, i64)]> {
     use Counter::{Back, Cancel, Dead, Done, Due, Later, Pop, Push};
-    match (was, becomes) {
+    Some(match (was, becomes) {
         (Was::New, Becomes::Ready) => &[(Push, 1)],
         (Was::New, Becomes::Scheduled) => &[(Later, 1)],
         (Was::New, Becomes::Dead) => &[(Dead, 1)],
@@ -83,9 +83,15 @@ const fn deltas(was: Was, becomes: Becomes) -> &'static [(Counter, i64)] {
         (Was::Leased, Becomes::Cancelled) => &[(Cancel, 1)],
         (Was::Dead, Becomes::Ready) => &[(Push, 1), (Back, 1), (Dead, -1)],
         (Was::Dead, Becomes::Gone) => &[(Dead, -1)],
-        // Of an item that has expired on its lease nothing is counted. The others do not happen.
-        _ => &[],
-    }
+        // It had expired when it was fetched.
+        (Was::Leased, Becomes::Gone) => &[],
+        _ => return None,
+    })
+}
+
+/// The same of a transition that happens.
+fn added(was: Was, becomes: Becomes) -> &'static [(Counter, i64)] {
+    deltas(was, becomes).expect("the table has each transition that happens")
 }
 
 impl Counter {
@@ -115,7 +121,7 @@ impl Counter {
 /// Counts `n` items of one transition.
 pub(crate) fn count(space: &Space, tr: &Transaction, was: Was, becomes: Becomes, n: usize) {
     if n > 0 {
-        for (counter, delta) in deltas(was, becomes) {
+        for (counter, delta) in added(was, becomes) {
             counter.add(space, tr, delta * n as i64);
         }
     }
@@ -128,7 +134,7 @@ pub(crate) struct Counting([i64; COUNTERS.len()]);
 impl Counting {
     #[inline]
     pub(crate) fn add(&mut self, was: Was, becomes: Becomes) {
-        for (counter, delta) in deltas(was, becomes) {
+        for (counter, delta) in added(was, becomes) {
             self.0[*counter as usize] += delta;
         }
     }
@@ -194,7 +200,7 @@ mod tests {
             Counter::Cancel => "ncancel",
         };
         let sign = |delta: i64| if delta < 0 { '-' } else { '+' };
-        let parts = deltas(was, becomes).iter();
+        let parts = added(was, becomes).iter();
         let parts = parts.map(|(counter, n)| format!("`{}` {} {}", name(counter), sign(*n), n.abs()));
         parts.collect::<Vec<_>>().join(", ")
     }
@@ -210,7 +216,7 @@ mod tests {
             seen.push((was, becomes));
         }
         for was in ALL_WAS {
-            for becomes in ALL_BECOMES.into_iter().filter(|becomes| !deltas(was, *becomes).is_empty()) {
+            for becomes in ALL_BECOMES.into_iter().filter(|becomes| deltas(was, *becomes).is_some()) {
                 assert!(seen.contains(&(was, becomes)), "docs/GUARANTEES.md has no {was:?} to {becomes:?}");
             }
         }
@@ -219,10 +225,7 @@ mod tests {
     #[test]
     fn the_counters_tell_how_many_items_are_ready_scheduled_and_dead() {
         for (was, becomes) in ALL_WAS.iter().flat_map(|was| ALL_BECOMES.map(|becomes| (*was, becomes))) {
-            let deltas = deltas(was, becomes);
-            if deltas.is_empty() {
-                continue;
-            }
+            let Some(deltas) = deltas(was, becomes) else { continue };
             let sum = |counter| deltas.iter().filter(|(of, _)| *of == counter).map(|(_, n)| n).sum::<i64>();
             let changes = |before, after| i64::from(becomes == after) - i64::from(was == before);
             let at = format!("{was:?} to {becomes:?}");

@@ -128,7 +128,7 @@ pub(crate) async fn purge(
         }
         bytes += cost::removing(space, id, record);
         page.moves(id);
-        transitions.add(tr, Before::Dead, After::Gone, &Subject::new(id, &[], record))?;
+        transitions.add(tr, Before::Dead, After::Gone, Subject::new(id, &[], record))?;
     }
     transitions.write(tr, None).await?;
     Ok(page)
@@ -180,7 +180,7 @@ async fn retry(
                 continue;
             }
             page.moves(id);
-            transitions.add(tr, Before::Dead, After::Ready, &Subject::changed(id, &value, meta))?;
+            transitions.add(tr, Before::Dead, After::Ready, Subject::changed(id, &value, meta))?;
         }
         if bytes >= page_bytes() {
             break;

@@ -14,7 +14,7 @@ use crate::ops::locate::{Located, ScheduledRecord, locate, locate_unleased};
 use crate::ops::push::{StoredValue, stored_value};
 use crate::ops::scan::{Row, decode_meta};
 use crate::ops::transition::{After, Before, Subject, Transitions};
-use crate::ops::{dead, parts, place};
+use crate::ops::{dead, expiry_rows, parts, place};
 use crate::run::conflict;
 use crate::run::exactly_once::Act;
 
@@ -127,21 +127,21 @@ impl Editable {
         due: Option<Millis>,
     ) -> Result<(), QueueError> {
         let space = transitions.space();
-        crate::ops::expiry_rows::clear(space, tr, &self.id, &self.meta);
+        expiry_rows::clear(space, tr, &self.id, &self.meta);
         let Meta { attributes, content_type, trace_parent, enqueued_at, expires, .. } = new;
         // It keeps its time, and is not to expire before that.
         let due_then = self.record.as_ref().filter(|_| due.is_none()).map(|found| found.due);
         let is_too_early = due_then.zip(expires).is_some_and(|(due, expires)| expires <= due);
         let expires = if is_too_early { self.meta.expires } else { expires };
         self.meta = Meta { attributes, content_type, trace_parent, enqueued_at, expires, ..self.meta };
-        crate::ops::expiry_rows::note(space, tr, &self.id, &meta::encode(&self.meta));
+        expiry_rows::note(space, tr, &self.id, &meta::encode(&self.meta));
         let Some(due) = due else {
             self.write(space, tr, payload);
             return Ok(());
         };
         let (value, meta) = replaced(space, tr, &self.id, self.meta, payload);
         let before = self.record.as_ref().map_or(Before::Ready, |found| Before::Scheduled(&found.key));
-        transitions.add(tr, before, After::Scheduled(due), &Subject::changed(&self.id, &value, meta))
+        transitions.add(tr, before, After::Scheduled(due), Subject::changed(&self.id, &value, meta))
     }
 }
 

@@ -78,7 +78,7 @@ pub(crate) async fn expire(
             _ => expired.returned += 1,
         }
         let item = Subject { id: &held.id, value: &held.value, record };
-        transitions.add(tr, Before::Leased(id.session), after, &item)?;
+        transitions.add(tr, Before::Leased(id.session), after, item)?;
     }
     transitions.write(tr, None).await?;
     for (number, part) in (terms.spare.number..).zip(parts) {

@@ -183,7 +183,7 @@ impl Page {
                     (After::Dead, Record::Changed(Box::new(letter)))
                 }
             };
-            transitions.add(tr, before, after, &Subject { id: &row.id, value: &row.value, record })?;
+            transitions.add(tr, before, after, Subject { id: &row.id, value: &row.value, record })?;
         }
         transitions.write(tr, None).await?;
         Ok(ExpiredPage { items: self.items.len(), rows: self.rows })

@@ -7,7 +7,7 @@ use crate::keys::{Space, later, meta};
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
 use crate::model::meta::{Meta, Millis};
-use crate::ops::unique;
+use crate::ops::{expiry_rows, unique};
 use mutant::mutant;
 
 /// The value of an item that is put aside or a dead letter. Read without a conflict: it stays as it is as long as the item's record
@@ -55,7 +55,7 @@ pub(crate) fn dead(space: &Space, tr: &Transaction, id: &ItemId, value: &[u8], m
         _ => meta::encode(meta),
     };
     tr.set(&space.dead_key(id), &record);
-    crate::ops::expiry_rows::clear(space, tr, id, meta);
+    expiry_rows::clear(space, tr, id, meta);
     tr.set(&space.body_key(id), value);
     if !mutant("dead-letter-keeps-key") {
         unique::of_undone(space, tr, id, meta);

@@ -28,7 +28,6 @@ fn first_together() -> usize {
 
 /// A scheduled item.
 struct Scheduled {
-    key: Vec<u8>,
     id: ItemId,
     record: Bytes,
 }
@@ -68,7 +67,8 @@ pub(crate) async fn promote(space: &Space, tr: &Transaction, now: Millis) -> Res
 
 /// Makes the first items of a range of records ready, at their own places. Fails at commit if another has moved one.
 ///
-/// The records are read without a conflict: an item that is put aside meanwhile is none of these. Each is cleared for itself: producers put items aside between them all the time.
+/// The records are read without a conflict: an item that is put aside meanwhile is none of these. Each is cleared for itself, since producers put items
+/// aside between them all the time.
 pub(crate) async fn page(
     space: &Space,
     tr: &Transaction,
@@ -76,46 +76,33 @@ pub(crate) async fn page(
 ) -> Result<ReadyPage, QueueError> {
     let rows = RowPage::read(tr, (begin, end), page_rows(), true).await?;
     let mut page = ReadyPage { next: rows.next(), ..ReadyPage::default() };
-    let mut scheduled = Vec::with_capacity(rows.iter().len());
-    for row in rows.iter() {
-        let found = later::decode(&space.later, row.key()).ok_or_else(|| QueueError::unreadable(row.key()));
-        match found.and_then(|(_, id)| place::check_kind(space, &id).map(|()| id)) {
-            Ok(id) => {
-                let (key, record) = (row.key().to_vec(), Bytes::copy_from_slice(row.value()));
-                scheduled.push(Scheduled { key, id, record });
-            }
-            Err(error) => page.stays(error),
-        }
-    }
+    let scheduled: Vec<_> = rows.iter().map(|row| scheduled(space, row.key(), row.value())).collect();
     drop(rows);
     let (mut bytes, mut moved, mut transitions) = (0, Vec::new(), Transitions::without_ends(space));
     let mut rest = scheduled.as_slice();
-    while let Some(first) = rest.first() {
-        if bytes >= page_bytes() {
-            page.next = Some(first.key.clone());
-            break;
-        }
+    'page: while !rest.is_empty() {
         let (group, behind) = rest.split_at(together(scheduled.len() - rest.len(), bytes).min(rest.len()));
         rest = behind;
-        let values = join_all(group.iter().map(|item| place::body(space, tr, &item.id))).await;
-        for (item, value) in group.iter().zip(values) {
+        let values = join_all(group.iter().map(async |(_, item)| match item {
+            Ok(item) => place::body(space, tr, &item.id).await.map(|value| (item, value)),
+            Err(error) => Err(error.clone()),
+        }));
+        for ((key, _), read) in group.iter().zip(values.await) {
+            // Neither this one nor those behind it are of this page.
             if bytes >= page_bytes() {
-                page.next = Some(item.key.clone());
-                rest = &[];
-                break;
+                page.next = Some(key.clone());
+                break 'page;
             }
-            let value = match value {
-                Ok(value) => value,
-                Err(error) if error.database().is_some() => return Err(error),
-                Err(error) => {
-                    page.stays(error);
-                    continue;
+            match read {
+                Ok((Scheduled { id, record }, value)) => {
+                    bytes += cost::moving(space, id, value.len(), record);
+                    let subject = Subject::new(id, &value, record);
+                    transitions.add(tr, Before::Scheduled(key), After::Ready, subject)?;
+                    moved.push(key.as_slice());
                 }
-            };
-            bytes += cost::moving(space, &item.id, value.len(), &item.record);
-            let subject = Subject::new(&item.id, &value, &item.record);
-            transitions.add(tr, Before::Scheduled(&item.key), After::Ready, &subject)?;
-            moved.push(item.key.as_slice());
+                Err(error) if error.database().is_some() => return Err(error),
+                Err(error) => page.stays(error),
+            }
         }
     }
     if mutant("promote-clears-a-range")
@@ -126,6 +113,16 @@ pub(crate) async fn page(
     page.moved = moved.len();
     transitions.write(tr, None).await?;
     Ok(page)
+}
+
+/// The key of a row, and its item; or why there is none that can be moved.
+fn scheduled(space: &Space, key: &[u8], record: &[u8]) -> (Vec<u8>, Result<Scheduled, QueueError>) {
+    let found = later::decode(&space.later, key).ok_or_else(|| QueueError::unreadable(key));
+    let item = found.and_then(|(_, id)| {
+        place::check_kind(space, &id)?;
+        Ok(Scheduled { id, record: Bytes::copy_from_slice(record) })
+    });
+    (key.to_vec(), item)
 }
 
 /// The number of values to read next, after `read` values that cost `bytes` bytes: all that fit into the transaction if they are alike. So a page of small items

@@ -15,6 +15,7 @@ use crate::model::meta::Meta;
 use crate::model::place::Place;
 use crate::model::stored::{State, StoredItem};
 use crate::ops::aside::{fitting, read_records};
+use crate::ops::ready as ready_items;
 use crate::ops::scan::Row;
 use crate::ops::transition::{After, Before, Subject, Transitions};
 use crate::ops::{dead, partitions, scan};
@@ -77,7 +78,7 @@ async fn ready(space: &Space, tr: &Transaction, stretch: Stretch<'_>) -> Result<
         partitions::find(&spaces, tr, stretch.k, stretch.behind.and_then(ItemId::stamp)).await?
     } else {
         let place = Place { behind: stretch.behind.cloned(), skip: 0 };
-        crate::ops::ready::find(space, tr, stretch.k, &place).await?
+        ready_items::find(space, tr, stretch.k, &place).await?
     };
     let within = |row: &&Row| match space.kind {
         kind if kind.takes_last() => row.id >= *stretch.until,
@@ -140,7 +141,7 @@ pub(crate) async fn remove(
         Movable::Dead => Before::Dead,
     };
     for row in rows {
-        transitions.add(tr, before, After::Gone, &Subject::new(&row.id, &[], &row.meta))?;
+        transitions.add(tr, before, After::Gone, Subject::new(&row.id, &[], &row.meta))?;
     }
     transitions.write(tr, None).await
 }

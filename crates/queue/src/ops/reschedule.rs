@@ -34,7 +34,7 @@ pub(crate) async fn item(
                 return Ok(Act::Nothing(ItemChange::ExpiresFirst(expires)));
             }
             let item = Subject::changed(id, &row.value, meta);
-            one(space, tr, Before::Ready, After::Scheduled(due), &item).await?;
+            one(space, tr, Before::Ready, After::Scheduled(due), item).await?;
             Ok(Act::Write(ItemChange::Done(ItemState::Ready)))
         }
         (Some(Located::ScheduledRecord(found)), due) => {
@@ -49,7 +49,7 @@ pub(crate) async fn item(
                 Some(due) => {
                     place::check_kind(space, id)?;
                     let item = Subject::new(id, &[], &found.record);
-                    one(space, tr, Before::Scheduled(&found.key), After::Scheduled(due), &item).await?;
+                    one(space, tr, Before::Scheduled(&found.key), After::Scheduled(due), item).await?;
                 }
             }
             Ok(Act::Write(ItemChange::Done(state)))
@@ -98,7 +98,7 @@ async fn hasten(
     place::check_kind(space, id)?;
     let value = place::body(space, tr, id).await?;
     let item = Subject::new(id, &value, &found.record);
-    one(space, tr, Before::Scheduled(&found.key), After::Ready, &item).await
+    one(space, tr, Before::Scheduled(&found.key), After::Ready, item).await
 }
 
 /// The only transition of a transaction, which does not end the item.
@@ -107,7 +107,7 @@ async fn one(
     tr: &Transaction,
     before: Before<'_>,
     after: After<'_>,
-    item: &Subject<'_>,
+    item: Subject<'_>,
 ) -> Result<(), QueueError> {
     let mut transitions = Transitions::without_ends(space);
     transitions.add(tr, before, after, item)?;

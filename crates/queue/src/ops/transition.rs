@@ -1,10 +1,10 @@
 //! A transition of an item, from one state to another, and everything that follows from it.
 //!
-//! Who changes the state of an item says from where, to where, and with which side record. The rows of the item, the read conflict by which only one
-//! transaction moves it, the counters ([`counting`](crate::ops::counting)), the unique key, the row of its expiry, the index of keys with slots and holds, the
-//! history and the item's batches follow here.
+//! A caller names the state before, the state after, and the side record. The rows of the item, the read conflict by which
+//! only one transaction moves it, the counters ([`counting`](crate::ops::counting)), the unique key, the row of its expiry,
+//! the index of keys with slots and holds, the history and the item's batches follow here.
 //!
-//! A push makes items and has no transition. A fetch removes its items in ranges, which `claim` does.
+//! New items have no transition; a push writes them. A fetch or a pop removes its items in ranges, which `claim` does.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -94,15 +94,14 @@ impl Record<'_> {
         }
     }
 
-    fn meta(&self, space: &Space, id: &ItemId) -> Result<Cow<'_, Meta>, QueueError> {
-        Ok(match self {
-            Record::Changed(meta) => Cow::Borrowed(&**meta),
-            Record::Same([]) => Cow::Owned(Meta::default()),
+    fn into_meta(self, space: &Space, id: &ItemId) -> Result<Meta, QueueError> {
+        match self {
+            Record::Changed(meta) => Ok(*meta),
             Record::Same(record) => {
                 let unreadable = || QueueError::unreadable_item(id, &space.meta_key(id));
-                Cow::Owned(meta::decode(record).ok_or_else(unreadable)?)
+                meta::decode(record).ok_or_else(unreadable)
             }
-        })
+        }
     }
 }
 
@@ -131,7 +130,7 @@ impl<'a> Transitions<'a> {
         Transitions { space, counting: Counting::default(), changes, endings: None }
     }
 
-    /// For items that a push replaces. It has seen to the index of keys before, and reads nothing any more: [`count`](Transitions::count) is what is left to do.
+    /// For items that a push replaces. It has seen to the index of keys before, and reads nothing any more.
     pub(crate) fn of_push(space: &'a Space) -> Transitions<'a> {
         Transitions { space, counting: Counting::default(), changes: None, endings: None }
     }
@@ -147,19 +146,21 @@ impl<'a> Transitions<'a> {
         tr: &Transaction,
         before: Before<'_>,
         after: After<'_>,
-        item: &Subject<'_>,
+        item: Subject<'_>,
     ) -> Result<(), QueueError> {
-        self.leave(tr, before, after, item.id)?;
+        let id = item.id;
+        self.leave(tr, before, after, id)?;
         self.enter(tr, before, after, item)?;
         self.counting.add(before.counted(), after.counted(before));
         if self.changes.is_some() {
-            self.note_change(before, after, item.id);
+            self.note_change(before, after, id);
         }
         Ok(())
     }
 
-    /// As [`add`](Transitions::add) of an item that is done, without a result, for one without a side record. `false`, and nothing has happened: the queue is keyed. Most items of most
-    /// acknowledgements are such ones, and nothing but the counter and the history has anything of them.
+    /// As [`add`](Transitions::add) of an item without a side record that is done without a result: most items of most
+    /// acknowledgements are such ones, and only the counter and the history have anything of them. `false`, and nothing has
+    /// happened: the queue is keyed.
     #[inline]
     pub(crate) fn add_plain_done(&mut self, id: &ItemId) -> bool {
         if self.changes.is_some() {
@@ -207,27 +208,27 @@ impl<'a> Transitions<'a> {
         tr: &Transaction,
         before: Before<'_>,
         after: After<'_>,
-        item: &Subject<'_>,
+        Subject { id, value, record }: Subject<'_>,
     ) -> Result<(), QueueError> {
-        let (space, Subject { id, value, record }) = (self.space, item);
+        let space = self.space;
         match (after, before) {
             (After::Ready, Before::Dead) => {
-                dead::revive(space, tr, id, value, record.meta(space, id)?.into_owned());
+                dead::revive(space, tr, id, value, record.into_meta(space, id)?);
             }
             (After::Ready, _) => {
                 place::ready(space, tr, id, value, &record.stored());
-                self.may_expire_again(tr, before, item);
+                self.may_expire_again(tr, before, id, &record);
             }
             (After::Scheduled(due), Before::Scheduled(_)) if matches!(record, Record::Same(_)) => {
                 tr.set(&later::key(&space.later, due, id), &record.stored());
                 tr.set(&space.due_key(id), &later::encode_due(due));
             }
             (After::Scheduled(due), _) => {
-                place::later(space, tr, id, due, value, &*record.meta(space, id)?);
-                self.may_expire_again(tr, before, item);
+                self.may_expire_again(tr, before, id, &record);
+                place::later(space, tr, id, due, value, &record.into_meta(space, id)?);
             }
             (After::Dead, _) => {
-                let meta = record.meta(space, id)?;
+                let meta = record.into_meta(space, id)?;
                 place::dead(space, tr, id, value, &meta);
                 self.endings().add_dead(id, &meta);
             }
@@ -251,9 +252,9 @@ impl<'a> Transitions<'a> {
     }
 
     /// An item that leaves its lease without having spent an attempt expires as before. The fetch has cleared the row of its expiry.
-    fn may_expire_again(&self, tr: &Transaction, before: Before<'_>, item: &Subject<'_>) {
-        if let (Before::Leased(_), Record::Same(record)) = (before, &item.record) {
-            expiry_rows::note(self.space, tr, item.id, record);
+    fn may_expire_again(&self, tr: &Transaction, before: Before<'_>, id: &ItemId, record: &Record<'_>) {
+        if let (Before::Leased(_), Record::Same(record)) = (before, record) {
+            expiry_rows::note(self.space, tr, id, record);
         }
     }
 
@@ -283,8 +284,8 @@ impl<'a> Transitions<'a> {
         }
     }
 
-    /// Adds to the counters.
-    pub(crate) fn count(&self, tr: &Transaction) {
+    /// Adds to the counters, which is all that is left to do after [`of_push`](Transitions::of_push).
+    pub(crate) fn count(self, tr: &Transaction) {
         self.counting.write(self.space, tr);
     }
 
@@ -295,8 +296,8 @@ impl<'a> Transitions<'a> {
     /// Counts, and writes what the transaction changes besides its items: indexes, history and batches. `holding`: what the history has of the lease that
     /// the items leave.
     pub(crate) async fn write(self, tr: &Transaction, holding: Option<&Holding>) -> Result<(), QueueError> {
-        self.count(tr);
-        let Transitions { space, changes, endings, .. } = self;
+        let Transitions { space, counting, changes, endings } = self;
+        counting.write(space, tr);
         if let Some(endings) = endings {
             endings.write(tr, holding).await?;
         }

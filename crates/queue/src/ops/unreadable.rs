@@ -27,6 +27,6 @@ pub(crate) async fn bury(space: &Space, tr: &Transaction, id: &ItemId) -> Result
     let death = Some(Failure::new(0, known.attempts, &error.to_string()));
     let mut transitions = Transitions::begin(space, tr).await?;
     let letter = Subject::changed(id, &row.value, Meta { death, ..known });
-    transitions.add(tr, Before::Ready, After::Dead, &letter)?;
+    transitions.add(tr, Before::Ready, After::Dead, letter)?;
     transitions.write(tr, None).await
 }

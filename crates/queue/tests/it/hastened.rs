@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use fdb_embedded::Faults;
 use kvqueue_queue::{Queue, Requeued, RetryPolicy, State, StoredItem};
+use mutant::Bounds;
 
 use crate::common::{KINDS, TestDb, on_database};
 use crate::restored::{item, restore};
@@ -71,6 +72,24 @@ fn an_unreadable_waiting_item_stays_and_blocks_no_other() {
         let done = hasten(t, &q).await;
         assert_eq!((done.moved, done.unreadable), (1, 1));
         assert_eq!(t.records(&q, "later").await.len(), 1);
+    });
+}
+
+#[test]
+fn an_unreadable_item_behind_a_full_page_is_counted_once() {
+    let small = Bounds::default().with("promote-page-bytes", 1).with("promote-together", 1);
+    on_database(async |t| {
+        let _bounds = small.enter();
+        let q = t.queue("q");
+        restore(t, &q, &[later("a", 1), later("b", 2), later("c", 3)]).await;
+        let stray = crate::common::record(&q, "later", b"\x30no time");
+        t.run(async |tr| {
+            tr.set(&stray, b"");
+            Ok(())
+        })
+        .await;
+        let done = hasten(t, &q).await;
+        assert_eq!((done.moved, done.unreadable), (3, 1));
     });
 }
 

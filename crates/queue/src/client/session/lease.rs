@@ -8,7 +8,7 @@ use futures::future::try_join_all;
 
 use super::Session;
 use crate::client::lease::Lease;
-use crate::client::session::unsure::Unsure;
+use crate::client::session::unresolved::Unsure;
 use crate::client::suspects::Ward;
 use crate::keys::Space;
 use crate::keys::leases::{Header, Held};

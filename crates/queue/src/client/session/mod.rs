@@ -10,26 +10,23 @@
 //! The cost in the ordinary case is one write and one conflict range, and no read.
 
 mod aside;
-pub(crate) mod asked;
-pub(crate) mod avoidance;
+mod asked;
+mod avoidance;
 mod choose;
 mod close;
 mod fetch;
-pub(crate) mod fetched;
+mod fetched;
 mod keyed;
-pub(crate) mod lanes;
+mod lanes;
 mod lease;
-pub(crate) mod options;
+mod options;
 mod partitions;
-pub(crate) mod passed;
-mod push;
+pub(crate) mod push;
 mod request;
 mod suspects;
 mod take;
 mod unresolved;
-pub(crate) mod unsure;
-
-use std::collections::VecDeque;
+pub(crate) use std::collections::VecDeque;
 
 pub use crate::client::session::fetched::{Fetched, FetchedFor, Share, Taken};
 pub use crate::client::session::options::FetchOptions;
@@ -39,15 +36,14 @@ use crate::client::queue::Queue;
 use crate::client::session::asked::Asked;
 use crate::client::session::avoidance::Avoidance;
 use crate::client::session::lanes::Lanes;
-use crate::client::session::passed::Passed;
-use crate::client::session::unsure::Unsure;
 use crate::client::suspects::{Quarantine, Ward};
 use crate::model::item::Item;
 use crate::model::rng::Rng;
 pub use crate::model::session_id::SessionId;
 use crate::run::retry::RetryPolicy;
 use crate::run::version_history::VersionHistory;
-use unresolved::Unresolved;
+use suspects::Passed;
+use unresolved::{Unresolved, Unsure};
 
 /// A producer's or consumer's identity at one queue. It does one thing at a time: its methods want `&mut self`.
 ///

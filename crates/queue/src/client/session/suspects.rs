@@ -5,7 +5,6 @@ use std::num::NonZeroUsize;
 use foundationdb::Transaction;
 
 use super::Session;
-use crate::client::session::passed::Passed;
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
 use crate::model::kind::Kind;
@@ -25,6 +24,19 @@ pub(super) const PAGE: NonZeroUsize = NonZeroUsize::new(500).unwrap();
 const RELIED_ON: u64 = 1_000_000;
 
 const FOR_EACH: u64 = 1_000;
+
+/// How far takes have passed over suspects at the front.
+#[derive(Debug)]
+pub(super) struct Passed {
+    /// The last of them.
+    pub(super) last: ItemId,
+    /// How many there were.
+    pub(super) count: u64,
+    /// The highest suspicion that was allowed.
+    pub(super) allows: Suspicion,
+    /// Since when, a version.
+    pub(super) since: u64,
+}
 
 impl Session {
     /// How suspect an item may be that a take on a lease gets now. A take for good gets any: nothing is left that could crash again.

@@ -1,17 +1,29 @@
-//! The attempts of a session that may have committed.
+//! The attempts of a session that may have committed, and their leases.
 
 use std::collections::VecDeque;
 
 use foundationdb::FdbError;
 
+use crate::keys::leases::Held;
 use crate::keys::tokens::Token;
 use crate::model::item::Item;
+use crate::model::lease_id::LeaseId;
 use crate::model::pushed::PendingPush;
 use crate::run::retry::maybe_committed;
 
 /// How many are remembered. Each is checked by the attempt that follows it, and refused by the database once it is
 /// five seconds old; so many attempts with their back-off take longer.
 const MAX: usize = 64;
+
+/// A lease of a fetch that may have committed.
+#[derive(Debug)]
+pub(super) struct Unsure {
+    pub(super) id: LeaseId,
+    pub(super) items: Vec<Item>,
+    pub(super) held: Vec<Held>,
+    /// The number of its attempt's first lease.
+    pub(super) attempt: u64,
+}
 
 /// The effect of an attempt, if it committed.
 #[derive(Debug)]

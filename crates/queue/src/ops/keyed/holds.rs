@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 
+use crate::run::conflict::as_reader;
 use foundationdb::options::{ConflictRangeType, MutationType, StreamingMode};
 use foundationdb::{RangeOption, Transaction};
 use futures::TryStreamExt;
@@ -70,7 +71,7 @@ pub(crate) fn conflict(
 ) -> Result<(), QueueError> {
     match found {
         Some(_) if mutant("hold-without-conflict") => {}
-        Some(hold) => crate::run::conflict::as_reader(tr, hold)?,
+        Some(hold) => as_reader(tr, hold)?,
         None if mutant("no-hold-without-conflict") => {}
         None => {
             let (begin, end) = keyed.hold_range(key);

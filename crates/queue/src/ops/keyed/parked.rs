@@ -1,4 +1,4 @@
-//! A key that waits for a slot.
+//! A key that waits for a slot, or for a process that has no suspects.
 
 use foundationdb::Transaction;
 

@@ -249,7 +249,7 @@ impl<'t> Pusher<'t> {
         if self.space.kind == Kind::Keyed {
             self.list(entries, &fates, &replaceable).await?;
         }
-        // From here on nothing is read, and nothing can fail.
+        // From here on nothing is read, and nothing fails: an item that is replaced gets the read conflict of its search once more.
         if let Some(taken) = taken {
             taken.write(self.tr);
         }
