@@ -63,6 +63,7 @@ const COUNTERS: [Counter; 8] = [
 /// `npush - npop` is the number of ready items, so whatever makes an item ready counts it in `npush`, and whatever removes a
 /// ready one in `npop`. `nlater - ndue` is the number of scheduled ones. An item that leaves the queue while it is scheduled
 /// counts as if its time had come and it had been popped. `nback` is the part of `npush` and `nlater` that is no push.
+#[inline]
 const fn deltas(was: Was, becomes: Becomes) -> Option<&'static [(Counter, i64)]> {
     use Counter::{Back, Cancel, Dead, Done, Due, Later, Pop, Push};
     Some(match (was, becomes) {
@@ -90,7 +91,8 @@ const fn deltas(was: Was, becomes: Becomes) -> Option<&'static [(Counter, i64)]>
 }
 
 /// The same of a transition that happens.
-fn added(was: Was, becomes: Becomes) -> &'static [(Counter, i64)] {
+#[inline]
+const fn added(was: Was, becomes: Becomes) -> &'static [(Counter, i64)] {
     deltas(was, becomes).expect("the table has each transition that happens")
 }
 
