@@ -62,7 +62,8 @@ const COUNTERS: [Counter; 8] = [
 ///
 /// `npush - npop` is the number of ready items, so whatever makes an item ready counts it in `npush`, and whatever removes a
 /// ready one in `npop`. `nlater - ndue` is the number of scheduled ones. An item that leaves the queue while it is scheduled
-/// counts as if its time had come and it had been popped. `nback` is the part of `npush` and `nlater` that is no push.
+/// counts as if its time had come and it had been popped. `nback` counts items that came back from a lease, from the dead
+/// letters, or to another time: `npush + nlater - ndue - nback` is the number of pushes.
 #[inline]
 const fn deltas(was: Was, becomes: Becomes) -> Option<&'static [(Counter, i64)]> {
     use Counter::{Back, Cancel, Dead, Done, Due, Later, Pop, Push};

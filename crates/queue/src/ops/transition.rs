@@ -60,7 +60,7 @@ pub(crate) enum After<'a> {
 #[derive(Debug)]
 pub(crate) struct Subject<'a> {
     pub(crate) id: &'a ItemId,
-    /// Its value. Not needed where the item leaves the queue, or stays scheduled.
+    /// Its value. Not needed where the item leaves the queue, or stays scheduled with the side record that it had.
     pub(crate) value: &'a [u8],
     pub(crate) record: Record<'a>,
 }
@@ -251,7 +251,8 @@ impl<'a> Transitions<'a> {
         Ok(())
     }
 
-    /// An item that leaves its lease without having spent an attempt expires as before. The fetch has cleared the row of its expiry.
+    /// An item that leaves its lease without having spent an attempt expires as before. A fetch leaves the row of its expiry, but
+    /// the sweeper may have removed it meanwhile, since running items do not expire.
     fn may_expire_again(&self, tr: &Transaction, before: Before<'_>, id: &ItemId, record: &Record<'_>) {
         if let (Before::Leased(_), Record::Same(record)) = (before, record) {
             expiry_rows::note(self.space, tr, id, record);
