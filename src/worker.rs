@@ -64,8 +64,8 @@ pub struct Worker {
 /// | it returns | what becomes of the item |
 /// |---|---|
 /// | `()` | it is done |
-/// | [`Outcome`] | what that means |
-/// | `Ok` | as its value |
+/// | [`Outcome`] | see there |
+/// | `Ok(value)` | as if the function had returned `value` |
 /// | `Err` | the attempt has failed, and the error is its reason: the item is retried, and a dead letter after its last attempt |
 pub trait IntoOutcome {
     /// The outcome.
@@ -117,7 +117,8 @@ impl Worker {
         self
     }
 
-    /// Ends when this resolves: it fetches no more, waits for running items up to the shutdown timeout, and gives the others back without having spent an attempt.
+    /// Ends when this resolves: it fetches no more, waits for running items up to the shutdown timeout, and releases the others,
+    /// which spends no attempt.
     pub fn with_shutdown(mut self, shutdown: impl Future<Output = ()> + Send + 'static) -> Self {
         self.shutdown = shutdown.boxed();
         self
@@ -153,8 +154,8 @@ impl Worker {
         self.run_handler(db, Function(handle)).await
     }
 
-    /// The same with a handler, which gets a [`Context`] with each item: for its deadline, its progress, cancellations, and a transaction that commits together with the
-    /// acknowledgement.
+    /// The same with a handler, which gets a [`Context`] with each item: for its deadline, its progress, cancellations, and a
+    /// transaction that commits together with the acknowledgement.
     pub async fn run_handler(self, db: &Arc<Database>, handler: impl Handler) -> Result<(), DaemonError> {
         let (config, until_empty) = (self.config()?, self.until_empty);
         let (handler, db) = (Arc::new(handler), db.clone());
@@ -198,7 +199,7 @@ impl Worker {
         let text = |bytes: &[u8], key: &str| {
             let text = std::str::from_utf8(bytes).map(str::to_owned);
             text.map_err(|error| {
-                let given = format_args!("{:?}", bytes.escape_ascii().to_string()).to_string();
+                let given = format!("{:?}", bytes.escape_ascii().to_string());
                 ConfigError::value(key, given, error.to_string(), "give the queue one that is a text")
             })
         };

@@ -51,8 +51,8 @@ pub(crate) struct Reporting {
     _reporter: Arc<Reporter>,
 }
 
-/// Starts to report the status's phases, the status line and the pings to systemd, unless another part of the process does (`notifies`), and the liveness to the
-/// status. Must be called on the actors' thread.
+/// Starts to report the status's phases, the status line and the pings to systemd, if the daemon `notifies` systemd and not
+/// the program that it is a part of; and the liveness to the status. Must be called on the actors' thread.
 pub(crate) fn start(
     status: Arc<DaemonStatus>,
     supervisor: SupervisorHandle,

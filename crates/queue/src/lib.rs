@@ -90,7 +90,6 @@ pub use client::{recipes, session};
 pub use model::{item_batch, schedule};
 pub use run::retry;
 
-pub use crate::client::sweeper::rules::SweepRules;
 pub use client::approach::{Approach, Spread, Staged};
 pub use client::canceller::Canceller;
 pub use client::lease::{Acknowledgement, CommitStatus, Lease, acknowledge_together};
@@ -101,7 +100,7 @@ pub use client::recount::{RowCounter, text_queues};
 pub use client::session::{FetchOptions, Fetched, FetchedFor, Pushed, Session, Share, Taken};
 pub use client::suspects::Quarantine;
 pub use client::sweep_tokens::{SweptTokens, TokenPlace, sweep_tokens};
-pub use client::sweeper::{Clock, SweepCounts, Sweeper, Swept};
+pub use client::sweeper::{Clock, SweepCounts, SweepRules, Sweeper, Swept};
 pub use model::batch::{BatchLimits, Batches, batches, batches_by};
 pub use model::cancel::{CancelCounts, CancelFilter};
 pub use model::clocks::{Believed, ClocksDiffer};

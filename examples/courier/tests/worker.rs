@@ -4,12 +4,14 @@
 
 use std::{
     future::pending,
-    process::Command,
+    io::{BufRead, BufReader, ErrorKind},
+    os::unix::net::UnixDatagram,
+    process::{Command, Stdio},
     sync::{
         Arc, LazyLock,
         atomic::{AtomicU32, Ordering},
     },
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use kvqueue::{
@@ -53,21 +55,49 @@ async fn counts(queue: &Queue) -> Counts {
     queue.counts(&tr).await.unwrap()
 }
 
+/// The program on the database of this process, in an empty directory.
+fn courier(directory: &TempDir) -> Command {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_courier"));
+    program.arg(&STORE.1).current_dir(directory);
+    program
+}
+
 #[tokio::test]
-async fn the_program_handles_each_item_and_ends_with_the_last() {
+async fn the_program_ends_with_the_last_item_or_at_a_signal_and_leaves_systemd_to_its_author() {
     // It has the name of its queue for itself: the program knows no prefix.
     if std::env::var("KVQUEUE_TEST_CLUSTER_FILE").is_ok() {
         return;
     }
     let mails = Queue::new(b"", b"mails").unwrap();
     push(&mails, &["ann", "bob"].map(NewItem::new)).await;
-    let mut program = Command::new(env!("CARGO_BIN_EXE_courier"));
-    let output = tokio::task::spawn_blocking(move || program.arg(&STORE.1).output().unwrap()).await.unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let mut program = courier(&directory);
+    let output = tokio::task::spawn_blocking(move || program.output().unwrap()).await.unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();
     let mut lines: Vec<_> = printed.lines().collect();
     lines.sort_unstable();
     assert_eq!(lines, ["to ann, attempt 1", "to bob, attempt 1"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(directory.path().read_dir().unwrap().count(), 0, "the worker made a directory of its own");
+
+    // The second item keeps it from ending by itself.
+    let in_an_hour = SystemTime::now() + Duration::from_secs(3_600);
+    push(&mails, &[NewItem::new("carol"), NewItem::new("dave").with_due(in_an_hour)]).await;
+    let socket = directory.path().join("notify");
+    let systemd = UnixDatagram::bind(&socket).unwrap();
+    systemd.set_nonblocking(true).unwrap();
+    let mut program = courier(&directory);
+    program.env("NOTIFY_SOCKET", socket).stdout(Stdio::piped());
+    let ended = tokio::task::spawn_blocking(move || {
+        let mut program = program.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(program.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "to carol, attempt 1\n");
+        assert!(Command::new("kill").arg(program.id().to_string()).status().unwrap().success());
+        program.wait().unwrap()
+    });
+    assert!(ended.await.unwrap().success());
+    assert_eq!(systemd.recv(&mut [0; 100]).unwrap_err().kind(), ErrorKind::WouldBlock);
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use crate::model::meta::Millis;
 
-/// That a queue is paused: consumers take nothing from it. Pushes go on, and so do items that are in hand already.
+/// That a queue is paused: consumers take nothing from it. Pushes go on, and running items are finished.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pause {
     /// Since when, by the clock of the pausing process; 0 if unknown.

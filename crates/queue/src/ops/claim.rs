@@ -9,7 +9,7 @@ use std::num::NonZeroUsize;
 use foundationdb::Transaction;
 use foundationdb::options::ConflictRangeType;
 
-use crate::keys::{Space, after, meta};
+use crate::keys::{Space, after};
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
 use crate::model::kind::Kind;
@@ -17,7 +17,7 @@ use crate::model::meta::Meta;
 use crate::model::sizes::MAX_TAKE_BYTES;
 use crate::model::suspicion::{Picked, Suspicion};
 use crate::ops::counting::{Becomes, Was, count};
-use crate::ops::scan::{Row, decode_meta, ends};
+use crate::ops::scan::{Row, decode_meta, decode_record, ends};
 use crate::ops::{cost, expiry_rows, partitions, parts, unique};
 use crate::run::conflict;
 use mutant::mutant;
@@ -88,8 +88,7 @@ fn forget_then(
     if record.is_empty() {
         return Ok(());
     }
-    let unreadable = || QueueError::unreadable_item(id, &space.meta_key(id));
-    let meta = meta::decode(record).ok_or_else(unreadable)?;
+    let meta = decode_record(space, id, record)?;
     parts::clear(space, tr, id, meta.payload_len);
     expiry_rows::clear(space, tr, id, &meta);
     free_key(&meta);

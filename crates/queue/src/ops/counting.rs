@@ -62,8 +62,8 @@ const COUNTERS: [Counter; 8] = [
 ///
 /// `npush - npop` is the number of ready items, so whatever makes an item ready counts it in `npush`, and whatever removes a
 /// ready one in `npop`. `nlater - ndue` is the number of scheduled ones. An item that leaves the queue while it is scheduled
-/// counts as if its time had come and it had been popped. `nback` counts items that came back from a lease, from the dead
-/// letters, or to another time: `npush + nlater - ndue - nback` is the number of pushes.
+/// counts as if its time had come and it had been popped. `nback` counts items that come back from a lease or from the
+/// dead letters, and ready ones that get a time: `npush + nlater - ndue - nback` is the number of items ever pushed.
 #[inline]
 const fn deltas(was: Was, becomes: Becomes) -> Option<&'static [(Counter, i64)]> {
     use Counter::{Back, Cancel, Dead, Done, Due, Later, Pop, Push};
@@ -153,6 +153,7 @@ impl Counting {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keys::counters::{NBACK, NCANCEL, NDEAD, NDONE, NDUE, NLATER, NPOP, NPUSH};
 
     const ALL_WAS: [Was; 5] = [Was::New, Was::Ready, Was::Scheduled, Was::Leased, Was::Dead];
     const ALL_BECOMES: [Becomes; 7] = [
@@ -193,15 +194,16 @@ mod tests {
     /// As the document writes what is added: `npush` + 1, `ndead` - 1.
     fn written(was: Was, becomes: Becomes) -> String {
         let name = |counter: &Counter| match counter {
-            Counter::Push => "npush",
-            Counter::Pop => "npop",
-            Counter::Done => "ndone",
-            Counter::Later => "nlater",
-            Counter::Due => "ndue",
-            Counter::Back => "nback",
-            Counter::Dead => "ndead",
-            Counter::Cancel => "ncancel",
+            Counter::Push => NPUSH,
+            Counter::Pop => NPOP,
+            Counter::Done => NDONE,
+            Counter::Later => NLATER,
+            Counter::Due => NDUE,
+            Counter::Back => NBACK,
+            Counter::Dead => NDEAD,
+            Counter::Cancel => NCANCEL,
         };
+        let name = |counter| std::str::from_utf8(name(counter)).unwrap();
         let sign = |delta: i64| if delta < 0 { '-' } else { '+' };
         let parts = added(was, becomes).iter();
         let parts = parts.map(|(counter, n)| format!("`{}` {} {}", name(counter), sign(*n), n.abs()));

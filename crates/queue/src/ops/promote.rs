@@ -67,8 +67,8 @@ pub(crate) async fn promote(space: &Space, tr: &Transaction, now: Millis) -> Res
 
 /// Makes the first items of a range of records ready, at their own places. Fails at commit if another has moved one.
 ///
-/// The records are read without a conflict: an item that is put aside meanwhile is none of these. Each is cleared for itself, since producers put items
-/// aside between them all the time.
+/// The records are read without a conflict: an item that is scheduled meanwhile is none of these. Each is cleared for itself,
+/// since producers schedule items between them all the time.
 pub(crate) async fn page(
     space: &Space,
     tr: &Transaction,

@@ -236,7 +236,12 @@ fn item(space: &Space, row: &Row) -> Result<Item, QueueError> {
 
 /// The side record of a row; an empty one if it has none.
 pub(crate) fn decode_meta(space: &Space, row: &Row) -> Result<Meta, QueueError> {
-    meta::decode(&row.meta).ok_or_else(|| QueueError::unreadable_item(&row.id, &space.meta_key(&row.id)))
+    decode_record(space, &row.id, &row.meta)
+}
+
+/// The same of a record as it is stored.
+pub(crate) fn decode_record(space: &Space, id: &ItemId, record: &[u8]) -> Result<Meta, QueueError> {
+    meta::decode(record).ok_or_else(|| QueueError::unreadable_item(id, &space.meta_key(id)))
 }
 
 async fn whole_payload(space: &Space, tr: &Transaction, row: &Row, len: u64) -> Result<Bytes, QueueError> {

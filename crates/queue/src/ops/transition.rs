@@ -24,6 +24,7 @@ use crate::ops::claim::{forget, forget_undone};
 use crate::ops::counting::{Becomes, Counting, Was};
 use crate::ops::ended::{self, Endings};
 use crate::ops::keyed::changes::Changes;
+use crate::ops::scan::decode_record;
 use crate::ops::{dead, expiry_rows, place};
 use crate::run::conflict;
 
@@ -97,15 +98,13 @@ impl Record<'_> {
     fn into_meta(self, space: &Space, id: &ItemId) -> Result<Meta, QueueError> {
         match self {
             Record::Changed(meta) => Ok(*meta),
-            Record::Same(record) => {
-                let unreadable = || QueueError::unreadable_item(id, &space.meta_key(id));
-                meta::decode(record).ok_or_else(unreadable)
-            }
+            Record::Same(record) => decode_record(space, id, record),
         }
     }
 }
 
-/// The transitions of a transaction. Nothing is counted, and no index, history or batch is changed, before [`write`](Transitions::write).
+/// The transitions of a transaction. Nothing is counted, and no index, history or batch is changed, before
+/// [`write`](Transitions::write).
 #[derive(Debug)]
 #[must_use = "what follows from the transitions is not written"]
 pub(crate) struct Transitions<'a> {
@@ -294,8 +293,8 @@ impl<'a> Transitions<'a> {
         self.endings.as_mut().expect("transitions without ends end no item")
     }
 
-    /// Counts, and writes what the transaction changes besides its items: indexes, history and batches. `holding`: what the history has of the lease that
-    /// the items leave.
+    /// Counts, and writes what the transaction changes besides its items: indexes, history and batches. `holding`: what the
+    /// history has of the lease that the items leave.
     pub(crate) async fn write(self, tr: &Transaction, holding: Option<&Holding>) -> Result<(), QueueError> {
         let Transitions { space, counting, changes, endings } = self;
         counting.write(space, tr);

@@ -1,6 +1,6 @@
 //! Dead letters in a transaction of the caller's. `whole` has the operations that run their own transactions.
 
-pub(crate) mod whole;
+mod whole;
 
 use std::num::NonZeroUsize;
 

@@ -21,7 +21,7 @@ mod lanes;
 mod lease;
 mod options;
 mod partitions;
-pub(crate) mod push;
+mod push;
 mod request;
 mod suspects;
 mod take;

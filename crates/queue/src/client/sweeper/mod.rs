@@ -9,7 +9,7 @@ mod chore;
 mod failing;
 mod plan;
 mod retention;
-pub(crate) mod rules;
+mod rules;
 
 use std::collections::BTreeSet;
 use std::ops::{AddAssign, Range};
@@ -18,7 +18,6 @@ use std::time::{Duration, SystemTime};
 use foundationdb::Database;
 
 use crate::client::queue::Queue;
-use crate::client::sweeper::rules::SweepRules;
 use crate::keys::clocks::Reading;
 use crate::keys::duty::Duty;
 use crate::model::clocks::ClocksDiffer;
@@ -41,6 +40,7 @@ use failing::Failing;
 use mutant::bound;
 use plan::{Chore, Plan, all_from_next, plan};
 use retention::DeadLetterPass;
+pub use rules::SweepRules;
 
 /// The most looks of one sweep; after them it returns, and asks to be called again at once.
 fn max_looks() -> usize {

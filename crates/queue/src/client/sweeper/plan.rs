@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::client::sweeper::rules::SweepRules;
+use super::rules::SweepRules;
 use crate::model::lease_id::LeaseId;
 use crate::model::time::{duration, versions};
 use crate::ops::duty::{Lookout, Scope};

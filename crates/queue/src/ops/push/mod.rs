@@ -7,7 +7,7 @@ mod contents;
 mod deal;
 mod entry;
 mod fate;
-pub(crate) mod first;
+mod first;
 mod once;
 mod open;
 mod put;
