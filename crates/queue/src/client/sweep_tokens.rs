@@ -3,17 +3,17 @@
 use std::num::NonZeroUsize;
 use std::time::{Duration, SystemTime};
 
-use foundationdb::options::StreamingMode;
-use foundationdb::{Database, RangeOption, Transaction};
+use foundationdb::{Database, Transaction};
 use mutant::bound;
 
 use crate::client::queue::Queue;
-use crate::keys::{Space, after, tokens};
+use crate::keys::{Space, tokens};
 use crate::model::error::QueueError;
 use crate::model::meta::Millis;
 use crate::model::retry_error::RetryError;
 use crate::model::time::{millis, versions};
 use crate::ops::times;
+use crate::run::range_read::RangeRead;
 use crate::run::retry::{RetryPolicy, run};
 use crate::run::version_history::VersionHistory;
 use crate::run::{conflict, version};
@@ -114,15 +114,10 @@ async fn sweep_page(
 ) -> Result<TokenPage, QueueError> {
     let times = times::read(space, tr, true).await?;
     let old_before = times::old_before(&times, version::now(tr).await?, now, older_than_versions);
-    let range = RangeOption {
-        limit: Some(PAGE.get()),
-        mode: StreamingMode::WantAll,
-        ..RangeOption::from((begin, end))
-    };
-    // A snapshot read: sessions at work write their slots all the time, and only those cleared matter.
-    let rows = tr.get_range(&range, 1, true).await?;
+    // Without a conflict: sessions at work write their slots all the time, and only those cleared matter.
+    let rows = RangeRead::of((begin, end)).limit(PAGE.get()).page(tr).await?;
     let mut swept = SweptTokens::default();
-    for row in &rows {
+    for row in rows.iter() {
         debug_assert!(row.key().starts_with(&space.tokens));
         let old = tokens::decode(row.value()).is_some_and(|token| token.version() < old_before);
         if old {
@@ -133,6 +128,5 @@ async fn sweep_page(
             swept.kept += 1;
         }
     }
-    let next = rows.last().filter(|_| rows.more()).map(|row| after(row.key()));
-    Ok(TokenPage { swept, next })
+    Ok(TokenPage { swept, next: rows.next() })
 }

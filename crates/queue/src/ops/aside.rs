@@ -3,8 +3,7 @@
 use std::num::NonZeroUsize;
 
 use bytes::Bytes;
-use foundationdb::options::StreamingMode;
-use foundationdb::{RangeOption, Transaction};
+use foundationdb::Transaction;
 use futures::future::join_all;
 use mutant::bound;
 
@@ -16,6 +15,7 @@ use crate::model::item::Item;
 use crate::model::meta::Millis;
 use crate::ops::scan::{Row, decode_meta};
 use crate::ops::{place, scan};
+use crate::run::range_read::RangeRead;
 
 /// How many values are read at once.
 fn together() -> usize {
@@ -31,9 +31,7 @@ pub(crate) async fn delayed(
 ) -> Result<Vec<(Millis, ItemId, Bytes)>, QueueError> {
     let (first, end) = range(&space.later);
     let begin = after.map_or(first, |(due, id)| keys::after(&later::key(&space.later, due, id)));
-    let option =
-        RangeOption { limit: Some(k.get()), mode: StreamingMode::WantAll, ..RangeOption::from((begin, end)) };
-    let rows = tr.get_range(&option, 1, true).await?;
+    let rows = RangeRead::of((begin, end)).limit(k.get()).page(tr).await?;
     let record = |key: &[u8], value: &[u8]| {
         let (due, id) = later::decode(&space.later, key).ok_or_else(|| QueueError::unreadable(key))?;
         Ok((due, id, Bytes::copy_from_slice(value)))

@@ -1,14 +1,12 @@
 //! Cancelling and deleting items: they end without being finished, and leave no dead letter.
 
-use foundationdb::future::FdbValues;
-use foundationdb::options::StreamingMode;
-use foundationdb::{RangeOption, Transaction};
+use foundationdb::Transaction;
 use futures::future::try_join_all;
 use mutant::bound;
 
 use crate::keys::cancelled::CancelledItems;
 use crate::keys::leases::Header;
-use crate::keys::{Space, after, cancelled, leases, range};
+use crate::keys::{Space, cancelled, leases, range};
 use crate::model::error::QueueError;
 use crate::model::history::Ending;
 use crate::model::id::ItemId;
@@ -22,6 +20,7 @@ use crate::ops::transition::{After, Before, Subject, Transitions};
 use crate::ops::{lease, place};
 use crate::run::conflict;
 use crate::run::exactly_once::Act;
+use crate::run::range_read::{RangeRead, RowPage};
 use crate::run::version::now;
 use crate::run::watch::Watch;
 
@@ -145,25 +144,18 @@ pub(crate) async fn clear_old(
     tr: &Transaction,
     (most, pages): (usize, usize),
 ) -> Result<usize, QueueError> {
-    let (mut begin, end) = range(&space.cancelled);
+    let mut records = RangeRead::of(range(&space.cancelled)).page_limit(most).pages(tr);
     for _ in 0..pages {
-        let page = RangeOption {
-            limit: Some(most),
-            mode: StreamingMode::WantAll,
-            ..RangeOption::from((begin.as_slice(), end.as_slice()))
-        };
-        let rows = tr.get_range(&page, 1, true).await?;
-        let Some(last) = rows.last().map(|row| after(row.key())) else { return Ok(0) };
-        let (cleared, is_last) = (clear_old_of(space, tr, &rows).await?, rows.len() < most && !rows.more());
-        if cleared > 0 || is_last {
+        let Some(page) = records.next_page().await? else { break };
+        let cleared = clear_old_of(space, tr, &page).await?;
+        if cleared > 0 {
             return Ok(cleared);
         }
-        begin = last;
     }
     Ok(0)
 }
 
-async fn clear_old_of(space: &Space, tr: &Transaction, rows: &FdbValues) -> Result<usize, QueueError> {
+async fn clear_old_of(space: &Space, tr: &Transaction, rows: &RowPage) -> Result<usize, QueueError> {
     let version = now(tr).await?;
     let is_old = |value: &[u8]| CancelledItems::decode(value).is_some_and(|record| record.until < version);
     let old: Vec<_> = rows.iter().filter(|row| is_old(row.value())).map(|row| row.key().to_vec()).collect();

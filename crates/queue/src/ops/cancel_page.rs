@@ -2,8 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use foundationdb::options::StreamingMode;
-use foundationdb::{RangeOption, Transaction};
+use foundationdb::Transaction;
 use mutant::bound;
 
 use crate::keys::leases::Header;
@@ -23,6 +22,7 @@ use crate::ops::running::open;
 use crate::ops::scan::Row;
 use crate::ops::transition::{Before, Subject, Transitions};
 use crate::ops::{cancel, cost, lease, partitions, ready};
+use crate::run::range_read::RangeRead;
 
 /// The most items that one transaction looks at.
 const PAGE: NonZeroUsize = NonZeroUsize::new(500).expect("500 is not 0");
@@ -155,12 +155,7 @@ pub(crate) async fn running(
     let mut page = CancelPage::default();
     let (first, end) = range(&space.leases);
     let begin = behind.and_then(Cursor::lease).map_or(first, |id| after(&leases::key(&space.leases, id)));
-    let option = RangeOption {
-        limit: Some(page_leases()),
-        mode: StreamingMode::WantAll,
-        ..RangeOption::from((begin, end))
-    };
-    let rows = tr.get_range(&option, 1, true).await?;
+    let rows = RangeRead::of((begin, end)).limit(page_leases()).page(tr).await?;
     let found: Vec<Option<LeaseId>> =
         rows.iter().map(|row| leases::decode_key(&space.leases, row.key())).collect();
     let mut bytes = 0;

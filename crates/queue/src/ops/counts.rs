@@ -1,8 +1,6 @@
 //! The number of items in each state.
 
-use foundationdb::options::StreamingMode;
-use foundationdb::{RangeOption, Transaction};
-use futures::TryStreamExt;
+use foundationdb::Transaction;
 use futures::future::{try_join, try_join3, try_join4};
 use mutant::bound;
 
@@ -13,6 +11,7 @@ use crate::model::error::QueueError;
 use crate::ops::find::first_key;
 use crate::ops::len::len;
 use crate::ops::look::first_due;
+use crate::run::range_read::RangeRead;
 
 /// A key each, without a value and without a conflict.
 pub(crate) async fn rest(space: &Space, tr: &Transaction) -> Result<Unfinished, QueueError> {
@@ -69,18 +68,16 @@ async fn leased(space: &Space, tr: &Transaction) -> Result<u64, QueueError> {
 
 async fn leased_up_to(space: &Space, tr: &Transaction, most_bytes: usize) -> Result<u64, QueueError> {
     let (begin, end) = range(&space.leases);
-    let option =
-        RangeOption { mode: StreamingMode::WantAll, ..RangeOption::from((begin.as_slice(), end.as_slice())) };
-    let mut pages = tr.get_ranges(option, true);
+    let mut pages = RangeRead::of((&begin[..], &end[..])).pages(tr);
     let (mut items, mut bytes) = (0, 0);
-    while let Some(page) = pages.try_next().await? {
+    while let Some(page) = pages.next_page().await? {
         let open = page
             .iter()
             .filter_map(|row| Header::decode(row.value()))
             .map(|header| header.acknowledged.open().count());
         items += open.sum::<usize>() as u64;
-        bytes += page.iter().map(|row| row.key().len() + row.value().len()).sum::<usize>();
-        if bytes >= most_bytes && page.more() {
+        bytes += page.byte_len();
+        if bytes >= most_bytes && page.has_more() {
             let all = tr.get_estimated_range_size_bytes(&begin, &end).await?.unsigned_abs();
             return Ok((items as f64 * (all as f64 / bytes as f64).max(1.0)) as u64);
         }

@@ -4,9 +4,8 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use foundationdb::options::StreamingMode;
-use foundationdb::{RangeOption, Transaction};
-use futures::TryStreamExt;
+use foundationdb::Transaction;
+use foundationdb::future::FdbKeyValue;
 
 use crate::keys;
 use crate::keys::{Space, expiry, meta, range};
@@ -19,6 +18,7 @@ use crate::model::sizes::MAX_TAKE_BYTES;
 use crate::ops::aside::read_records;
 use crate::ops::scan::Row;
 use crate::ops::{parts, place};
+use crate::run::range_read::RangeRead;
 
 /// A page of letters, without payloads. One whose record cannot be read is among them and says so, for people to decide about it.
 pub(crate) async fn list(
@@ -40,20 +40,11 @@ pub(crate) async fn records(
 ) -> Result<Vec<(ItemId, Bytes)>, QueueError> {
     let (first, end) = range(&space.dead);
     let begin = after.map_or(first, |id| keys::after(&space.dead_key(id)));
-    let option = RangeOption {
-        limit: Some(limit.get()),
-        mode: StreamingMode::WantAll,
-        ..RangeOption::from((begin, end))
+    let record = |row: &FdbKeyValue| {
+        let id = Bytes::copy_from_slice(&row.key()[space.dead.len()..]);
+        (ItemId::new(id), Bytes::copy_from_slice(row.value()))
     };
-    let mut pages = tr.get_ranges(option, true);
-    let mut found = Vec::new();
-    while let Some(page) = pages.try_next().await? {
-        found.extend(page.iter().map(|row| {
-            let id = Bytes::copy_from_slice(&row.key()[space.dead.len()..]);
-            (ItemId::new(id), Bytes::copy_from_slice(row.value()))
-        }));
-    }
-    Ok(found)
+    RangeRead::of((begin, end)).limit(limit.get()).collect(tr, record).await
 }
 
 /// A page of letters with payloads.

@@ -4,18 +4,18 @@ use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 
 use bytes::Bytes;
-use foundationdb::options::StreamingMode;
-use foundationdb::{RangeOption, Transaction};
+use foundationdb::Transaction;
 use futures::future::{join, join_all};
 use mutant::bound;
 
-use crate::keys::{Space, after, meta, range};
+use crate::keys::{Space, meta, range};
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
 use crate::ops::dead::{decode, records, unique_holder};
 use crate::ops::transition::{After, Before, Subject, Transitions};
 use crate::ops::{cost, place};
 use crate::run::conflict;
+use crate::run::range_read::RangeRead;
 
 /// The most letters of one transaction.
 const PAGE: NonZeroUsize = NonZeroUsize::new(500).expect("500 is not 0");
@@ -75,15 +75,14 @@ pub(crate) async fn free_keys(
 ) -> Result<Option<Vec<u8>>, QueueError> {
     let (first, end) = range(&space.unique);
     let begin = from.map_or(first, <[u8]>::to_vec);
-    let option = RangeOption { mode: StreamingMode::WantAll, ..RangeOption::from((begin, end)) };
-    let rows = tr.get_range(&option, 1, true).await?;
-    for row in &rows {
+    let rows = RangeRead::of((begin, end)).page(tr).await?;
+    for row in rows.iter() {
         if ids.contains(&ItemId::new(Bytes::copy_from_slice(row.value()))) {
             conflict::as_reader(tr, row.key())?;
             tr.clear(row.key());
         }
     }
-    Ok(rows.last().filter(|_| rows.more()).map(|row| after(row.key())))
+    Ok(rows.next())
 }
 
 /// Retries or purges letters. [`Which::After`] leaves letters that cannot be read.

@@ -1,11 +1,12 @@
 //! Whether a queue exists.
 
-use foundationdb::{RangeOption, Transaction};
+use foundationdb::Transaction;
 use futures::future::try_join_all;
 
-use crate::keys::{Space, after, counters};
+use crate::keys::{Space, counters};
 use crate::model::error::QueueError;
 use crate::model::kind::Kind;
+use crate::run::range_read::RangeRead;
 
 /// The ranges of a queue's rows. A recipe's items have a range of their own, behind the others.
 pub(crate) fn ranges(space: &Space) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -28,24 +29,17 @@ pub(crate) async fn exists(space: &Space, tr: &Transaction) -> Result<bool, Queu
     if counts.iter().any(|count| counters::decode(count.as_deref()) != 0) {
         return Ok(true);
     }
-    for (begin, end) in ranges(space) {
-        let mut begin = begin;
-        loop {
-            let range =
-                RangeOption { limit: Some(100), ..RangeOption::from((begin.as_slice(), end.as_slice())) };
-            let found = tr.get_range(&range, 1, false).await?;
-            // Only its own session can use a token slot, and neither how a queue is divided nor how long ended items are kept makes a queue.
-            let makes_none = |key: &[u8]| {
-                key.starts_with(&space.tokens)
-                    || [&space.partitions, &space.history].into_iter().any(|own| key == own.as_slice())
-            };
-            let is_of_queue = |key: &[u8]| !stays(space, key) && !makes_none(key);
-            if found.iter().any(|row| is_of_queue(row.key())) {
+    // Only its own session can use a token slot, and neither how a queue is divided nor how long ended items are kept makes a queue.
+    let makes_none = |key: &[u8]| {
+        key.starts_with(&space.tokens)
+            || [&space.partitions, &space.history].into_iter().any(|own| key == own.as_slice())
+    };
+    let is_of_queue = |key: &[u8]| !stays(space, key) && !makes_none(key);
+    for range in ranges(space) {
+        let mut pages = RangeRead::of(range).page_limit(100).growing().snapshot(false).pages(tr);
+        while let Some(page) = pages.next_page().await? {
+            if page.iter().any(|row| is_of_queue(row.key())) {
                 return Ok(true);
-            }
-            match found.iter().next_back() {
-                Some(last) if found.more() => begin = after(last.key()),
-                _ => break,
             }
         }
     }

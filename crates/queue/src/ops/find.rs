@@ -1,9 +1,9 @@
 //! Finding keys without reading their values, and without a conflict.
 
-use foundationdb::options::StreamingMode;
-use foundationdb::{KeySelector, RangeOption, Transaction};
+use foundationdb::{KeySelector, Transaction};
 
 use crate::model::error::QueueError;
+use crate::run::range_read::RangeRead;
 
 /// The longest stride in keys: how many the database walks over at a time.
 const STRIDE: i32 = 1 << 13;
@@ -61,14 +61,8 @@ async fn count_up_to(
     if bytes <= most_bytes {
         return count_all(tr, (begin, end)).await;
     }
-    let sample = RangeOption {
-        limit: Some(SAMPLE),
-        mode: StreamingMode::WantAll,
-        ..RangeOption::from((begin.as_slice(), end.as_slice()))
-    };
-    let rows = tr.get_range(&sample, 1, true).await?;
-    let sampled: usize = rows.iter().map(|row| row.key().len() + row.value().len()).sum();
-    Ok((bytes as f64 * rows.len() as f64 / sampled.max(1) as f64) as u64)
+    let sample = RangeRead::of((begin, end)).limit(SAMPLE).page(tr).await?;
+    Ok((bytes as f64 * sample.len() as f64 / sample.byte_len().max(1) as f64) as u64)
 }
 
 /// By striding over them: a read for every [`STRIDE`] keys, and a few at both ends.

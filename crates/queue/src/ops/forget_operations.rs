@@ -1,13 +1,13 @@
 //! Forgetting operations that are too old to be repeated.
 
-use foundationdb::options::StreamingMode;
-use foundationdb::{RangeOption, Transaction};
+use foundationdb::Transaction;
 use mutant::bound;
 
 use crate::keys::{Space, after, operations, range};
 use crate::model::error::QueueError;
 use crate::model::meta::Millis;
 use crate::ops::times;
+use crate::run::range_read::RangeRead;
 use crate::run::version::now;
 
 /// The most operations of one transaction.
@@ -27,13 +27,8 @@ pub(crate) async fn forget_operations(
     let (begin, _) = range(&space.oplog);
     let old_before = times::old_before(&times::read(space, tr, true).await?, now(tr).await?, at, kept);
     let end = operations::log_before(&space.oplog, old_before).max(begin.clone());
-    let option = RangeOption {
-        limit: Some(page_rows()),
-        mode: StreamingMode::WantAll,
-        ..RangeOption::from((begin.as_slice(), end.as_slice()))
-    };
-    let rows = tr.get_range(&option, 1, true).await?;
-    for row in &rows {
+    let rows = RangeRead::of((&begin[..], &end[..])).limit(page_rows()).page(tr).await?;
+    for row in rows.iter() {
         tr.clear(&space.operation_key(row.value()));
     }
     if let Some(last) = rows.last() {

@@ -4,7 +4,7 @@
 //! would find the queue empty, and what is pushed through it would never be found by the others.
 
 use bytes::Bytes;
-use foundationdb::{RangeOption, Transaction};
+use foundationdb::Transaction;
 use futures::future::{try_join, try_join_all, try_join4};
 
 use crate::keys::{Space, later, range};
@@ -12,6 +12,7 @@ use crate::model::error::QueueError;
 use crate::model::id::ItemId;
 use crate::model::kind::Kind;
 use crate::ops::find::first_key;
+use crate::run::range_read::RangeRead;
 
 /// Makes sure that a ready item is not of the other recipe. Any other key at this place is an item, whatever it is like.
 pub(crate) fn check_ready(space: &Space, id: &ItemId) -> Result<(), QueueError> {
@@ -83,9 +84,8 @@ async fn first_recipe(space: &Space, tr: &Transaction) -> Result<Option<ItemId>,
 async fn first_stamped(space: &Space, tr: &Transaction) -> Result<Option<ItemId>, QueueError> {
     let first = space.stamped.iter().map(async |stamped| {
         // A range, and not a key selector: the transaction may have pushed to the keys behind it, and could not read those.
-        let option = RangeOption { limit: Some(1), ..RangeOption::from(range(stamped)) };
-        let found = tr.get_range(&option, 1, true).await?;
-        Ok::<_, QueueError>(behind(found.first().map(|row| row.key().to_vec()), stamped))
+        let first = RangeRead::of(range(stamped)).first_key(tr).await?;
+        Ok::<_, QueueError>(behind(first, stamped))
     });
     Ok(try_join_all(first).await?.into_iter().flatten().next())
 }

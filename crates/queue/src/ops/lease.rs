@@ -1,9 +1,7 @@
 //! Leases in a transaction: taking one, looking for it, extending it.
 
 use bytes::Bytes;
-use foundationdb::options::StreamingMode;
-use foundationdb::{RangeOption, Transaction};
-use futures::TryStreamExt;
+use foundationdb::Transaction;
 use mutant::mutant;
 
 use crate::keys::leases::{Header, Held};
@@ -14,6 +12,7 @@ use crate::model::session_id::SessionId;
 use crate::ops::progress;
 use crate::ops::scan::Row;
 use crate::run::conflict;
+use crate::run::range_read::RangeRead;
 
 /// The rows of a take, as a lease holds them.
 pub(crate) fn hold(rows: Vec<Row>) -> Vec<Held> {
@@ -98,13 +97,9 @@ pub(crate) async fn body(
     let mut body = header.inline().map(|inline| inline.to_vec()).unwrap_or_default();
     if header.pieces > 0 {
         let mut piece = 0;
-        let range = RangeOption {
-            mode: StreamingMode::WantAll,
-            ..RangeOption::from(leases::piece_range(&space.held, id))
-        };
-        let mut pages = tr.get_ranges(range, snapshot);
-        while let Some(page) = pages.try_next().await? {
-            for row in &page {
+        let mut pages = RangeRead::of(leases::piece_range(&space.held, id)).snapshot(snapshot).pages(tr);
+        while let Some(page) = pages.next_page().await? {
+            for row in page.iter() {
                 if row.key() == leases::piece_key(&space.held, id, piece) {
                     body.extend_from_slice(row.value());
                     piece += 1;

@@ -11,10 +11,10 @@ use crate::model::id::ItemId;
 use crate::model::meta::Millis;
 use crate::model::view::ItemState;
 use crate::ops::peek::possible;
-use crate::ops::row_page::RowPage;
 use crate::ops::running;
 use crate::ops::running::RunningRecord;
 use crate::ops::scan::Row;
+use crate::run::range_read::RangeRead;
 
 /// How many records of waiting items are read at once.
 fn page_rows() -> usize {
@@ -125,17 +125,15 @@ async fn waiting_at(
 
 /// The record of an item that waits for a time that is not known.
 async fn search(space: &Space, tr: &Transaction, id: &ItemId) -> Result<Option<ScheduledRecord>, QueueError> {
-    let (mut begin, end) = range(&space.later);
-    loop {
-        let rows = RowPage::read(tr, (&begin, &end), page_rows(), true).await?;
-        for row in rows.iter().filter(|row| row.key().ends_with(id.as_bytes())) {
+    let mut pages = RangeRead::of(range(&space.later)).page_limit(page_rows()).pages(tr);
+    while let Some(page) = pages.next_page().await? {
+        for row in page.iter().filter(|row| row.key().ends_with(id.as_bytes())) {
             // Of ids of any length, one may end another.
             if let Some((due, _)) = later::decode(&space.later, row.key()).filter(|(_, found)| found == id) {
                 let record = Bytes::copy_from_slice(row.value());
                 return Ok(Some(ScheduledRecord { key: row.key().to_vec(), due, record }));
             }
         }
-        let Some(next) = rows.next() else { return Ok(None) };
-        begin = next;
     }
+    Ok(None)
 }

@@ -1,8 +1,7 @@
 //! The operations of a migration on a queue, next to copying its rows.
 
-use foundationdb::options::{ConflictRangeType, MutationType, StreamingMode};
-use foundationdb::{KeySelector, RangeOption, Transaction};
-use futures::TryStreamExt;
+use foundationdb::options::{ConflictRangeType, MutationType};
+use foundationdb::{KeySelector, Transaction};
 use futures::future::try_join_all;
 
 use crate::keys::leases::Header;
@@ -11,6 +10,7 @@ use crate::keys::{Space, counters as counter, range};
 use crate::model::error::QueueError;
 use crate::model::tally::Tally;
 use crate::run::pause::FREEZE_KNOWN;
+use crate::run::range_read::RangeRead;
 use crate::run::version::now;
 use mutant::mutant;
 
@@ -53,9 +53,8 @@ pub(crate) async fn visit_marks(
     snapshot: bool,
     visit: &mut (dyn FnMut(&[u8], &[u8]) + Send),
 ) -> Result<(), QueueError> {
-    let option = RangeOption { mode: StreamingMode::WantAll, ..RangeOption::from(range(&space.leases)) };
-    let mut pages = tr.get_ranges(option, snapshot);
-    while let Some(page) = pages.try_next().await? {
+    let mut pages = RangeRead::of(range(&space.leases)).snapshot(snapshot).pages(tr);
+    while let Some(page) = pages.next_page().await? {
         page.iter().for_each(|row| visit(row.key(), row.value()));
     }
     let (begin, end) = space.item_range();
@@ -74,10 +73,9 @@ pub(crate) async fn visit_marks(
 /// How many leases have not run out. Those of a layout that this version does not know count.
 pub(crate) async fn live_leases(space: &Space, tr: &Transaction) -> Result<usize, QueueError> {
     let version = now(tr).await?;
-    let option = RangeOption { mode: StreamingMode::WantAll, ..RangeOption::from(range(&space.leases)) };
-    let mut pages = tr.get_ranges(option, true);
+    let mut pages = RangeRead::of(range(&space.leases)).pages(tr);
     let mut live = 0;
-    while let Some(page) = pages.try_next().await? {
+    while let Some(page) = pages.next_page().await? {
         let is_live = |value| Header::decode(value).is_none_or(|header| !header.has_run_out(version));
         live += page.iter().filter(|row| is_live(row.value())).count();
     }

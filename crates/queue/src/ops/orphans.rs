@@ -3,8 +3,7 @@
 //! A program written from the Erlang KvQueue, or from a recipe, clears an item's value and knows nothing of its side record, of the
 //! rest of its payload and of its unique key. The last would block that key for ever.
 
-use foundationdb::options::StreamingMode;
-use foundationdb::{KeySelector, RangeOption, Transaction};
+use foundationdb::{KeySelector, Transaction};
 use futures::future::try_join_all;
 use mutant::bound;
 
@@ -16,6 +15,7 @@ use crate::ops::batches::ends::BatchEnds;
 use crate::ops::scan::meta_row;
 use crate::ops::{cost, parts, unique};
 use crate::run::conflict;
+use crate::run::range_read::RangeRead;
 
 /// How many side records one transaction looks at.
 fn page_rows() -> usize {
@@ -57,14 +57,8 @@ pub(crate) async fn clear_orphans(
         Part::Front => (first, space.kind.takes_last()),
         Part::From(key) => (key.to_vec().max(first), false),
     };
-    let option = RangeOption {
-        limit: Some(page_rows()),
-        mode: StreamingMode::WantAll,
-        reverse,
-        ..RangeOption::from((begin, end))
-    };
-    let rows = tr.get_range(&option, 1, true).await?;
-    let mut next = rows.last().filter(|_| rows.more()).map(|row| after(row.key())).unwrap_or_default();
+    let rows = RangeRead::of((begin, end)).reverse(reverse).limit(page_rows()).page(tr).await?;
+    let mut next = rows.next().unwrap_or_default();
     let (metas, aliens): (Vec<_>, Vec<_>) = rows
         .iter()
         .map(|row| meta_row(space, row.key(), row.value()))

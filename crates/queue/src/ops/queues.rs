@@ -1,7 +1,6 @@
 //! Finding the queues under a prefix.
 
-use foundationdb::options::StreamingMode;
-use foundationdb::{RangeOption, Transaction};
+use foundationdb::Transaction;
 use futures::future::try_join_all;
 
 use crate::keys::{Space, after, append_bytes, split_bytes};
@@ -9,6 +8,7 @@ use crate::model::error::QueueError;
 use crate::model::kind::Kind;
 use crate::model::sizes::MAX_NAME;
 use crate::ops::find::first_key;
+use crate::run::range_read::RangeRead;
 use mutant::{bound, mutant};
 
 /// The names of all queues behind a prefix, sorted.
@@ -144,13 +144,9 @@ impl Walk<'_> {
             let more = key.is_some();
             return Ok((key.into_iter().collect(), more));
         };
-        let rows = RangeOption {
-            target_bytes: bytes,
-            mode: StreamingMode::WantAll,
-            ..RangeOption::from((self.cursor.as_slice(), self.end.as_slice()))
-        };
-        let rows = self.tr.get_range(&rows, 1, true).await?;
-        Ok((rows.iter().map(|row| row.key().to_vec()).collect(), rows.more()))
+        let range = (&self.cursor[..], &self.end[..]);
+        let page = RangeRead::of(range).page_bytes(bytes).page(self.tr).await?;
+        Ok((page.iter().map(|row| row.key().to_vec()).collect(), page.has_more()))
     }
 }
 

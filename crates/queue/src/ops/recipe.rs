@@ -6,8 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use foundationdb::options::StreamingMode;
-use foundationdb::{RangeOption, Transaction};
+use foundationdb::Transaction;
 use futures::future::try_join_all;
 
 use crate::keys::{Space, recipes};
@@ -16,6 +15,7 @@ use crate::model::id::ItemId;
 use crate::model::id_layout::{RANDOM, priority_id, queue_id};
 use crate::model::kind::Kind;
 use crate::model::sizes::MAX_PUSHES;
+use crate::run::range_read::RangeRead;
 
 /// The numbers of a queue's pushes in one transaction: read once, then counted on.
 ///
@@ -86,16 +86,9 @@ async fn last_count(space: &Space, tr: &Transaction, priority: i64) -> Result<i6
 async fn last_number(tr: &Transaction, subspace: &[u8]) -> Result<Option<i64>, QueueError> {
     let (low, high) = recipes::INTEGERS;
     let (begin, end) = ([subspace, &[low]].concat(), [subspace, &[high]].concat());
-    let range = RangeOption {
-        limit: Some(1),
-        mode: StreamingMode::Exact,
-        reverse: true,
-        ..RangeOption::from((begin, end))
-    };
-    let rows = tr.get_range(&range, 1, true).await?;
-    let Some(row) = rows.first() else { return Ok(None) };
-    let number = row.key().strip_prefix(subspace).and_then(recipes::leading_integer);
-    number.map(Some).ok_or_else(|| foreign(row.key()))
+    let Some(key) = RangeRead::of((begin, end)).reverse(true).first_key(tr).await? else { return Ok(None) };
+    let number = key.strip_prefix(subspace).and_then(recipes::leading_integer);
+    number.map(Some).ok_or_else(|| foreign(&key))
 }
 
 fn foreign(key: &[u8]) -> QueueError {

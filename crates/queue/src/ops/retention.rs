@@ -12,8 +12,8 @@ use crate::model::id::ItemId;
 use crate::model::meta::Millis;
 use crate::ops::cost;
 use crate::ops::dead_page::purge;
-use crate::ops::row_page::RowPage;
 use crate::run::pause::check_unfrozen;
+use crate::run::range_read::RangeRead;
 use mutant::{bound, mutant};
 
 /// The most letters that one transaction looks at. One reply of the database may have fewer.
@@ -48,7 +48,7 @@ pub(crate) async fn remove_old(
 ) -> Result<RetentionPage, QueueError> {
     let (first, end) = range(&space.dead);
     let begin = from.map_or(first, <[u8]>::to_vec);
-    let rows = RowPage::read(tr, (begin, end), page_rows(), true).await?;
+    let rows = RangeRead::of((begin, end)).limit(page_rows()).page(tr).await?;
     let (mut old, mut bytes) = (Vec::new(), 0);
     let mut page = RetentionPage { next: rows.next(), ..RetentionPage::default() };
     for row in rows.iter() {

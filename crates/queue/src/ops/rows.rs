@@ -1,13 +1,13 @@
 //! The rows of a queue as they are stored, for a copy of it elsewhere.
 
 use bytes::Bytes;
-use foundationdb::options::StreamingMode;
-use foundationdb::{RangeOption, Transaction};
+use foundationdb::Transaction;
 use mutant::bound;
 
 use crate::keys::{Space, after};
 use crate::model::error::QueueError;
 use crate::ops::exists::{ranges, stays};
+use crate::run::range_read::RangeRead;
 
 /// A key and its value.
 pub type Row = (Bytes, Bytes);
@@ -40,28 +40,19 @@ pub(crate) async fn page(space: &Space, tr: &Transaction, behind: &[u8]) -> Resu
     let mut page = Page::default();
     let mut bytes = 0;
     for (begin, end) in ranges(space) {
-        let mut begin = begin.max(after(behind));
-        while begin < end {
-            let range = RangeOption {
-                limit: Some(page_rows - page.rows.len()),
-                target_bytes: page_bytes,
-                mode: StreamingMode::WantAll,
-                ..RangeOption::from((begin.as_slice(), end.as_slice()))
-            };
-            let found = tr.get_range(&range, 1, true).await?;
-            let Some(last) = found.iter().next_back().map(|row| row.key().to_vec()) else { break };
+        let mut rest = Some(begin.max(after(behind)));
+        while let Some(begin) = rest.filter(|begin| *begin < end) {
+            let range = RangeRead::of((&begin[..], &end[..])).limit(page_rows - page.rows.len());
+            let found = range.page_bytes(page_bytes).page(tr).await?;
             for row in found.iter().filter(|row| !stays(space, row.key())) {
                 bytes += row.key().len() + row.value().len();
                 page.rows.push((Bytes::copy_from_slice(row.key()), Bytes::copy_from_slice(row.value())));
             }
             if page.rows.len() >= page_rows || bytes >= page_bytes {
-                page.through = Some(last);
+                page.through = found.last().map(|row| row.key().to_vec());
                 return Ok(page);
             }
-            if !found.more() {
-                break;
-            }
-            begin = after(&last);
+            rest = found.next();
         }
     }
     Ok(page)

@@ -18,9 +18,9 @@ use crate::model::lease_id::LeaseId;
 use crate::model::sizes::MAX_TAKE_BYTES;
 use crate::model::view::{Cursor, ItemPage, ItemState, ItemView, LeaseView};
 use crate::ops::aside::size;
-use crate::ops::row_page::RowPage;
 use crate::ops::scan::Row;
 use crate::ops::{lease, progress, scan};
+use crate::run::range_read::{RangeRead, RowPage};
 use crate::run::version;
 
 /// The most leases that one page reads.
@@ -53,15 +53,15 @@ pub(crate) async fn page(
 ) -> Result<ItemPage, QueueError> {
     let version = version::now(tr).await?;
     let (first, end) = range(&space.leases);
-    let mut begin = match after {
+    let begin = match after {
         Some(Cursor::Leased(id, BEHIND_ALL)) => keys::after(&leases::key(&space.leases, *id)),
         // The page before ended within a lease: begin with that.
         Some(Cursor::Leased(id, _)) => leases::key(&space.leases, *id),
         _ => first,
     };
     let mut filling = Filling { k: k.get(), version, place: after.cloned(), ..Filling::default() };
-    loop {
-        let rows = RowPage::read(tr, (&begin, &end), most_leases(), true).await?;
+    let mut pages = RangeRead::of((begin, end)).page_limit(most_leases()).pages(tr);
+    while let Some(rows) = pages.next_page().await? {
         let found = headers(space, &rows);
         let mut rest = found.as_slice();
         while !rest.is_empty() {
@@ -74,9 +74,8 @@ pub(crate) async fn page(
                 }
             }
         }
-        let Some(next) = rows.next() else { return Ok(filling.page) };
-        begin = next;
     }
+    Ok(filling.page)
 }
 
 /// A page that is being filled.
@@ -222,12 +221,13 @@ async fn find_up_to(
     mut ids: BTreeSet<&ItemId>,
     most_bytes: usize,
 ) -> Result<RunningItems, QueueError> {
-    let (mut begin, end) = range(&space.leases);
+    let mut pages = RangeRead::of(range(&space.leases)).page_limit(most_leases()).pages(tr);
     let (mut bytes, mut all) = (0, RunningItems::default());
-    while let Some(first) = ids.first().copied() {
+    while let Some(first) = ids.first().copied()
+        && let Some(rows) = pages.next_page().await?
+    {
         let too_much = || QueueError::TooMuchRunning { id: first.clone() };
-        let rows = RowPage::read(tr, (&begin, &end), most_leases(), true).await?;
-        bytes += rows.iter().map(|row| row.key().len() + row.value().len()).sum::<usize>();
+        bytes += rows.byte_len();
         let found = headers(space, &rows);
         let is_unreadable = |row: &LeaseRow| row.0.is_none() || row.1.is_none();
         if let Some((row, _)) = rows.iter().zip(&found).find(|(_, lease)| is_unreadable(lease)) {
@@ -247,11 +247,9 @@ async fn find_up_to(
                 bytes += lease.map_or(0, |lease| all.add(space, lease, opened, &mut ids));
             }
         }
-        let Some(next) = rows.next().filter(|_| !ids.is_empty()) else { break };
-        if bytes > most_bytes {
+        if bytes > most_bytes && rows.has_more() && !ids.is_empty() {
             return Err(too_much());
         }
-        begin = next;
     }
     Ok(all)
 }

@@ -5,10 +5,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use foundationdb::future::FdbValues;
-use foundationdb::options::StreamingMode;
-use foundationdb::{KeySelector, RangeOption, Transaction};
-use futures::TryStreamExt;
+use foundationdb::{KeySelector, Transaction};
 use futures::future::try_join_all;
 
 use crate::keys::{Space, after, chunks, meta, recipes};
@@ -20,6 +17,7 @@ use crate::model::kind::Kind;
 use crate::model::meta::Meta;
 use crate::model::place::Place;
 use crate::ops::{cost, kinds};
+use crate::run::range_read::{RangeRead, RowPage};
 
 /// Whether a read counts when the database looks for conflicts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,25 +54,24 @@ pub(crate) async fn rows(space: &Space, tr: &Transaction, window: Window) -> Res
     let Place { behind, skip } = window.place;
     let skip = i32::try_from(skip).unwrap_or(i32::MAX - 1);
     let behind = behind.map(|id| space.ready_key(&id));
-    let mut range = RangeOption {
-        limit: window.limit.map(NonZeroUsize::get),
-        mode: StreamingMode::WantAll,
-        reverse: space.kind.takes_last(),
-        ..RangeOption::from((begin.as_slice(), end.as_slice()))
-    };
+    let takes_last = space.kind.takes_last();
     // The first key taken is the first not before `begin`, or, from the other end, the last before `end`.
-    if space.kind.takes_last() {
-        range.end = KeySelector::new(behind.as_ref().unwrap_or(&end).as_slice().into(), false, 1 - skip);
+    let range = if takes_last {
+        let end = KeySelector::new(behind.as_ref().unwrap_or(&end).as_slice().into(), false, 1 - skip);
+        (KeySelector::first_greater_or_equal(begin.as_slice()), end)
     } else {
-        let or_equal = behind.is_some();
-        range.begin =
-            KeySelector::new(behind.as_ref().unwrap_or(&begin).as_slice().into(), or_equal, 1 + skip);
+        let first = behind.as_ref().unwrap_or(&begin).as_slice();
+        let begin = KeySelector::new(first.into(), behind.is_some(), 1 + skip);
+        (begin, KeySelector::first_greater_or_equal(end.as_slice()))
+    };
+    let mut read = RangeRead::of(range).reverse(takes_last).snapshot(window.isolation == Isolation::Snapshot);
+    if let Some(limit) = window.limit {
+        read = read.limit(limit.get());
     }
-    // A page ends where the bytes of one answer are used up; the stream asks for the next.
-    let mut pages = tr.get_ranges(range, window.isolation == Isolation::Snapshot);
+    let mut pages = read.pages(tr);
     let (mut found, mut bytes) = (Vec::new(), 0);
     while bytes < window.max_bytes
-        && let Some(page) = pages.try_next().await?
+        && let Some(page) = pages.next_page().await?
     {
         let page = shared(space, &page)?;
         if !space.kind.is_stamped()
@@ -90,10 +87,10 @@ pub(crate) async fn rows(space: &Space, tr: &Transaction, window: Window) -> Res
 }
 
 /// The rows of a page, which share one piece of memory: a piece for each id and each value would be most of the work of a take.
-fn shared(space: &Space, page: &FdbValues) -> Result<Vec<Row>, QueueError> {
-    let mut bytes = Vec::with_capacity(page.iter().map(|row| row.key().len() + row.value().len()).sum());
+fn shared(space: &Space, page: &RowPage) -> Result<Vec<Row>, QueueError> {
+    let mut bytes = Vec::with_capacity(page.byte_len());
     let mut ends = Vec::with_capacity(page.len());
-    for row in page {
+    for row in page.iter() {
         bytes.extend_from_slice(suffix(space, row.key())?);
         let id_end = bytes.len();
         bytes.extend_from_slice(row.value());
@@ -134,14 +131,9 @@ pub(crate) async fn first_metas(
             false => begin = after(&behind),
         }
     }
-    let range = RangeOption {
-        limit: Some(limit),
-        mode: StreamingMode::WantAll,
-        reverse: space.kind.takes_last(),
-        ..RangeOption::from((begin, end))
-    };
-    let page = tr.get_range(&range, 1, true).await?;
-    Ok((page.iter().map(|row| meta_row(space, row.key(), row.value())).collect(), page.more()))
+    let read = RangeRead::of((begin, end)).reverse(space.kind.takes_last()).limit(limit);
+    let page = read.page(tr).await?;
+    Ok((page.iter().map(|row| meta_row(space, row.key(), row.value())).collect(), page.has_more()))
 }
 
 /// The side records of the items from one to another, both ends included, in the order of keys.
@@ -151,13 +143,8 @@ pub(crate) async fn metas_between(
     (low, high): (&ItemId, &ItemId),
 ) -> Result<Vec<(ItemId, Bytes)>, QueueError> {
     let end = after(&space.meta_key(high));
-    let range = RangeOption { mode: StreamingMode::WantAll, ..RangeOption::from((space.meta_key(low), end)) };
-    let mut pages = tr.get_ranges(range, true);
-    let mut found = Vec::new();
-    while let Some(page) = pages.try_next().await? {
-        found.extend(page.iter().map(|row| meta_row(space, row.key(), row.value())));
-    }
-    Ok(found)
+    let metas = RangeRead::of((space.meta_key(low), end));
+    metas.collect(tr, |row| meta_row(space, row.key(), row.value())).await
 }
 
 pub(crate) fn meta_row(space: &Space, key: &[u8], value: &[u8]) -> (ItemId, Bytes) {
@@ -245,11 +232,9 @@ pub(crate) fn decode_record(space: &Space, id: &ItemId, record: &[u8]) -> Result
 }
 
 async fn whole_payload(space: &Space, tr: &Transaction, row: &Row, len: u64) -> Result<Bytes, QueueError> {
-    let (begin, end) = chunks::range(&space.chunks, &row.id);
-    let range = RangeOption { mode: StreamingMode::WantAll, ..RangeOption::from((begin, end)) };
-    let mut pages = tr.get_ranges(range, true);
+    let mut pages = RangeRead::of(chunks::range(&space.chunks, &row.id)).pages(tr);
     let mut payload = row.value.to_vec();
-    while let Some(page) = pages.try_next().await? {
+    while let Some(page) = pages.next_page().await? {
         let own = page.iter().filter(|chunk| chunks::is_of(&space.chunks, &row.id, chunk.key()));
         own.for_each(|chunk| payload.extend_from_slice(chunk.value()));
     }

@@ -1,7 +1,6 @@
 //! What a ready item waits for. Reads that conflict with nothing.
 
-use foundationdb::options::StreamingMode;
-use foundationdb::{RangeOption, Transaction};
+use foundationdb::Transaction;
 use mutant::bound;
 
 use crate::keys::keyed::KeyedSpace;
@@ -12,6 +11,7 @@ use crate::model::id_layout::{key_element, split_id};
 use crate::model::kind::Kind;
 use crate::model::waiting::{AtLeast, Waiting, WaitsOn};
 use crate::ops::keyed::place;
+use crate::run::range_read::RangeRead;
 
 /// How many rows are counted at most.
 fn most_counted() -> usize {
@@ -57,13 +57,7 @@ async fn of_key(
 }
 
 /// Counts the rows of a range, up to a bound.
-async fn count(tr: &Transaction, (begin, end): (Vec<u8>, Vec<u8>)) -> Result<AtLeast, QueueError> {
-    let option = RangeOption {
-        limit: Some(most_counted()),
-        target_bytes: most_bytes(),
-        mode: StreamingMode::Exact,
-        ..RangeOption::from((begin, end))
-    };
-    let rows = tr.get_range(&option, 1, true).await?;
-    Ok(AtLeast { counted: rows.len(), is_all: !rows.more() && rows.len() < most_counted() })
+async fn count(tr: &Transaction, range: (Vec<u8>, Vec<u8>)) -> Result<AtLeast, QueueError> {
+    let rows = RangeRead::of(range).limit(most_counted()).page_bytes(most_bytes()).exact().page(tr).await?;
+    Ok(AtLeast { counted: rows.len(), is_all: !rows.has_more() })
 }

@@ -1,8 +1,7 @@
 //! Requests of takes that ask to be served: asking, reading the line of waiting requests, leaving it.
 
-use foundationdb::options::{MutationType, StreamingMode};
-use foundationdb::{RangeOption, Transaction};
-use futures::TryStreamExt;
+use foundationdb::Transaction;
+use foundationdb::options::MutationType;
 use futures::future::try_join;
 use mutant::bound;
 
@@ -12,6 +11,7 @@ use crate::model::error::QueueError;
 use crate::model::id_layout::suffix_stamp;
 use crate::model::lease_id::LeaseId;
 use crate::run::conflict;
+use crate::run::range_read::RangeRead;
 use crate::run::version::now;
 
 /// The most requests that one transaction serves.
@@ -120,12 +120,7 @@ async fn first(
     tr: &Transaction,
     limit: usize,
 ) -> Result<Vec<(Vec<u8>, Option<Want>)>, QueueError> {
-    let range = RangeOption {
-        limit: Some(limit),
-        mode: StreamingMode::Exact,
-        ..RangeOption::from(range(&space.wants))
-    };
-    let rows = tr.get_range(&range, 1, true).await?;
+    let rows = RangeRead::of(range(&space.wants)).limit(limit).exact().page(tr).await?;
     Ok(rows.iter().map(|row| (row.key().to_vec(), Want::decode(row.value()))).collect())
 }
 
@@ -138,13 +133,12 @@ pub(crate) async fn line(
     own: &[LeaseId],
     now: u64,
 ) -> Result<Line, QueueError> {
-    let range = RangeOption { mode: StreamingMode::WantAll, ..RangeOption::from(range(&space.wants)) };
-    let mut pages = tr.get_ranges(range, true);
+    let mut pages = RangeRead::of(range(&space.wants)).pages(tr);
     let mut line = Line::default();
     while (line.own.is_none() || line.first.len() < max_served())
-        && let Some(page) = pages.try_next().await?
+        && let Some(page) = pages.next_page().await?
     {
-        for row in &page {
+        for row in page.iter() {
             let stamp = row.key().strip_prefix(space.wants.as_slice()).and_then(suffix_stamp);
             if let (Some(_), Some(want)) = (stamp, Want::decode(row.value())) {
                 let waiting = WaitingRequest { key: row.key().to_vec(), want };

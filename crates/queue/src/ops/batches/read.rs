@@ -2,9 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use foundationdb::options::StreamingMode;
-use foundationdb::{RangeOption, Transaction};
-use futures::TryStreamExt;
+use foundationdb::Transaction;
 use futures::future::{try_join, try_join_all};
 use mutant::{bound, mutant};
 
@@ -13,6 +11,7 @@ use crate::keys::{Space, after, batches};
 use crate::model::error::QueueError;
 use crate::model::item_batch::{BatchCounts, BatchId, BatchView, NewBatch};
 use crate::model::new_item::NewItem;
+use crate::run::range_read::RangeRead;
 
 /// The most batches of a page: each has a callback of up to 80 KiB.
 fn page_batches() -> usize {
@@ -53,12 +52,13 @@ pub(crate) async fn counts(
     tr: &Transaction,
     id: Unique,
 ) -> Result<BatchCounts, QueueError> {
-    let option = RangeOption { mode: StreamingMode::WantAll, ..RangeOption::from(keys.counts_of(id)) };
-    let replies: Vec<_> = tr.get_ranges(option, true).try_collect().await?;
     let mut counts = BatchCounts::default();
-    for row in replies.iter().flatten() {
-        if let Some(what) = keys.decode_count(id, row.key()) {
-            batches::add_count(&mut counts, what, row.value());
+    let mut pages = RangeRead::of(keys.counts_of(id)).pages(tr);
+    while let Some(page) = pages.next_page().await? {
+        for row in page.iter() {
+            if let Some(what) = keys.decode_count(id, row.key()) {
+                batches::add_count(&mut counts, what, row.value());
+            }
         }
     }
     Ok(counts)
@@ -86,19 +86,13 @@ pub(crate) async fn page(
 ) -> Result<Vec<BatchView>, QueueError> {
     let keys = space.batches();
     let (first, end) = keys.all_records();
-    let mut begin = behind.map_or(first, |id| after(&keys.record_key(id.unique())));
-    let k = k.get().min(page_batches());
+    let begin = behind.map_or(first, |id| after(&keys.record_key(id.unique())));
+    let mut pages = RangeRead::of((begin, end)).page_limit(k.get().min(page_batches())).pages(tr);
     let mut found = Vec::new();
     // Of a page that cannot be read nothing is left, and others may follow.
-    while found.is_empty() {
-        let option = RangeOption {
-            limit: Some(k),
-            mode: StreamingMode::WantAll,
-            ..RangeOption::from((begin.clone(), end.clone()))
-        };
-        let rows = tr.get_range(&option, 1, true).await?;
-        let Some(last) = rows.last() else { break };
-        begin = after(last.key());
+    while found.is_empty()
+        && let Some(rows) = pages.next_page().await?
+    {
         let record = |key: &[u8], value: &[u8]| {
             let id = BatchId::with_unique(&space.name, keys.decode_record(key)?);
             Some((id, Record::decode(value)?))

@@ -2,11 +2,10 @@
 
 use std::ops::ControlFlow;
 
-use foundationdb::options::StreamingMode;
-use foundationdb::{RangeOption, Transaction};
+use foundationdb::Transaction;
 use futures::future::try_join_all;
 use futures::stream;
-use futures::stream::{StreamExt as _, TryStreamExt as _};
+use futures::stream::StreamExt as _;
 use mutant::bound;
 
 use super::read::{Page, hours_before, most_together};
@@ -18,6 +17,7 @@ use crate::model::element::split_number;
 use crate::model::error::QueueError;
 use crate::model::history::{GroupKey, HistoryFilter};
 use crate::model::schedule::ATTRIBUTES;
+use crate::run::range_read::RangeRead;
 
 /// The most rows that are read of an hour at once.
 fn page_rows() -> usize {
@@ -106,17 +106,14 @@ impl Index<'_> {
         (begin, end): (&[u8], &[u8]),
     ) -> Result<Rows, QueueError> {
         let before = of_value(&space.ended_by, hour, self.name, self.value);
-        let option = RangeOption {
-            reverse: true,
-            limit: Some(page_rows()),
-            mode: StreamingMode::WantAll,
-            ..RangeOption::from(([&before, begin].concat(), [&before, end].concat()))
-        };
-        let replies: Vec<_> = tr.get_ranges(option, true).try_collect().await?;
-        let keys: Vec<&[u8]> = replies.iter().flatten().map(|row| row.key()).collect();
-        let rest = keys.last().filter(|_| keys.len() == page_rows()).map(|key| key[before.len()..].to_vec());
-        let groups = keys.iter().map(|key| GroupKey::decode(&before, key)).collect();
-        Ok(Rows { groups, rest })
+        let range = ([&before, begin].concat(), [&before, end].concat());
+        let mut pages = RangeRead::of(range).reverse(true).limit(page_rows()).pages(tr);
+        let mut rows = Rows { groups: Vec::new(), rest: None };
+        while let Some(page) = pages.next_page().await? {
+            rows.groups.extend(page.iter().map(|row| GroupKey::decode(&before, row.key())));
+            rows.rest = page.next().map(|key| key[before.len()..].to_vec());
+        }
+        Ok(rows)
     }
 }
 

@@ -1,8 +1,6 @@
 //! Clearing ended items that are too old.
 
-use foundationdb::options::StreamingMode;
-use foundationdb::{KeySelector, RangeOption, Transaction};
-use futures::TryStreamExt;
+use foundationdb::{KeySelector, Transaction};
 
 use super::setting;
 use crate::keys::ended::{HOUR, Setting, from_minute, hour, minute};
@@ -10,6 +8,7 @@ use crate::keys::{Space, range};
 use crate::model::element::split_number;
 use crate::model::error::QueueError;
 use crate::model::meta::Millis;
+use crate::run::range_read::RangeRead;
 use mutant::{bound, mutant};
 
 /// The most rows of an index that are cleared in a transaction. There may be one for each item, and an engine that goes through them takes about 5 ms for
@@ -77,15 +76,15 @@ async fn clear_until(
 
 /// The key of the row with this number in a range, counted from 0; `None` if the range has fewer rows. It reads the rows before that one, since a key selector would go
 /// on behind the range.
-async fn nth_key(
-    tr: &Transaction,
-    (begin, end): (&[u8], &[u8]),
-    n: usize,
-) -> Result<Option<Vec<u8>>, QueueError> {
-    let option =
-        RangeOption { limit: Some(n + 1), mode: StreamingMode::WantAll, ..RangeOption::from((begin, end)) };
-    let replies: Vec<_> = tr.get_ranges(option, true).try_collect().await?;
-    Ok(replies.iter().flatten().nth(n).map(|row| row.key().to_vec()))
+async fn nth_key(tr: &Transaction, range: (&[u8], &[u8]), n: usize) -> Result<Option<Vec<u8>>, QueueError> {
+    let (mut pages, mut before) = (RangeRead::of(range).limit(n + 1).pages(tr), 0);
+    while let Some(page) = pages.next_page().await? {
+        if let Some(row) = page.iter().nth(n - before) {
+            return Ok(Some(row.key().to_vec()));
+        }
+        before += page.len();
+    }
+    Ok(None)
 }
 
 /// The minute at which the hour of the first row ends; `None` if there is no row.

@@ -4,9 +4,8 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
-use foundationdb::options::StreamingMode;
-use foundationdb::{RangeOption, Transaction};
-use futures::TryStreamExt;
+use foundationdb::Transaction;
+use foundationdb::future::FdbKeyValue;
 use futures::future::{try_join, try_join_all};
 use mutant::bound;
 
@@ -20,6 +19,7 @@ use crate::model::id::ItemId;
 use crate::model::sightings::Sightings;
 use crate::ops::find::last_key;
 use crate::ops::times;
+use crate::run::range_read::RangeRead;
 use crate::run::version;
 
 /// A page reads about this many bytes at most.
@@ -73,10 +73,9 @@ impl Page<'_> {
         tr: &Transaction,
         range: (Vec<u8>, Vec<u8>),
     ) -> Result<ControlFlow<()>, QueueError> {
-        let option = RangeOption { reverse: true, mode: StreamingMode::Iterator, ..RangeOption::from(range) };
-        let mut replies = tr.get_ranges(option, true);
-        while let Some(rows) = replies.try_next().await? {
-            for row in &rows {
+        let mut pages = RangeRead::of(range).reverse(true).growing().pages(tr);
+        while let Some(rows) = pages.next_page().await? {
+            for row in rows.iter() {
                 let group = GroupKey::decode(&self.space.ended, row.key());
                 if self.add(group, row.key().len(), row.value()).is_break() {
                     return Ok(ControlFlow::Break(()));
@@ -227,14 +226,10 @@ async fn groups_of(
     hour: u64,
     id: &ItemId,
 ) -> Result<Vec<GroupKey>, QueueError> {
-    let option = RangeOption {
-        mode: StreamingMode::WantAll,
-        ..RangeOption::from(runs_of(&space.ended_ids, hour, id))
-    };
-    let replies: Vec<_> = tr.get_ranges(option, true).try_collect().await?;
-    let runs = replies.iter().flatten();
-    let runs = runs.filter_map(|row| Run::decode(&space.ended_ids, row.key(), row.value()));
-    Ok(runs.filter(|run| run.first <= *id && *id <= run.last).map(|run| run.group).collect())
+    let run = |row: &FdbKeyValue| Run::decode(&space.ended_ids, row.key(), row.value());
+    let runs = RangeRead::of(runs_of(&space.ended_ids, hour, id)).collect(tr, run).await?;
+    let may_have = |run: &Run| run.first <= *id && *id <= run.last;
+    Ok(runs.into_iter().flatten().filter(may_have).map(|run| run.group).collect())
 }
 
 async fn in_group(

@@ -6,8 +6,8 @@ use super::rows::IndexRows;
 use crate::keys::keyed::KeyedSpace;
 use crate::keys::{Space, range};
 use crate::model::error::QueueError;
-use crate::ops::row_page::RowPage;
 use crate::ops::running::{MOST_SEARCHED, group_len, headers, open_each};
+use crate::run::range_read::RangeRead;
 use mutant::bound;
 
 /// The rows of a page.
@@ -47,26 +47,24 @@ pub(crate) fn place_ranges(keyed: &KeyedSpace) -> [(Vec<u8>, Vec<u8>); 4] {
 /// Shows each row of a range, until one is refused. Returns whether none was.
 pub(crate) async fn each_row(
     tr: &Transaction,
-    (mut begin, end): (Vec<u8>, Vec<u8>),
+    range: (Vec<u8>, Vec<u8>),
     mut show: impl FnMut(&[u8], &[u8]) -> bool,
 ) -> Result<bool, QueueError> {
-    loop {
-        let rows = RowPage::read(tr, (&begin, &end), page_rows(), true).await?;
-        if !rows.iter().all(|row| show(row.key(), row.value())) {
+    let mut pages = RangeRead::of(range).page_limit(page_rows()).pages(tr);
+    while let Some(page) = pages.next_page().await? {
+        if !page.iter().all(|row| show(row.key(), row.value())) {
             return Ok(false);
         }
-        let Some(next) = rows.next() else { return Ok(true) };
-        begin = next;
     }
+    Ok(true)
 }
 
 /// Notes all running items. Returns whether all leases could be read.
 async fn read_running(space: &Space, tr: &Transaction, index: &mut IndexRows) -> Result<bool, QueueError> {
-    let (mut begin, end) = range(&space.leases);
+    let mut pages = RangeRead::of(range(&space.leases)).page_limit(page_rows()).pages(tr);
     let mut bytes = 0;
-    loop {
-        let rows = RowPage::read(tr, (&begin, &end), page_rows(), true).await?;
-        let found = headers(space, &rows);
+    while let Some(page) = pages.next_page().await? {
+        let found = headers(space, &page);
         let mut rest = found.as_slice();
         while !rest.is_empty() {
             let (group, behind) = rest.split_at(group_len(rest, usize::MAX));
@@ -80,7 +78,6 @@ async fn read_running(space: &Space, tr: &Transaction, index: &mut IndexRows) ->
                 return Ok(false);
             }
         }
-        let Some(next) = rows.next() else { return Ok(true) };
-        begin = next;
     }
+    Ok(true)
 }

@@ -9,7 +9,7 @@ use crate::keys::{Space, after, range};
 use crate::model::error::QueueError;
 use crate::model::id_layout::{key_element, split_id};
 use crate::ops::find::first_key;
-use crate::ops::row_page::RowPage;
+use crate::run::range_read::RangeRead;
 
 /// How many listed keys one page looks at, and how many other keys it finds at most.
 fn page_keys() -> usize {
@@ -36,9 +36,9 @@ pub(crate) async fn page(
 ) -> Result<UnlistedPage, QueueError> {
     let (begin, end) = keyed.listed_range();
     let begin = behind.map_or(begin, |key| after(&keyed.listed_key(key)));
-    let rows = RowPage::read(tr, (&begin, &end), page_keys(), true).await?;
+    let rows = RangeRead::of((begin, end)).limit(page_keys()).page(tr).await?;
     let listed: Vec<_> = rows.iter().filter_map(|row| keyed.decode_listed(row.key())).collect();
-    let is_last = rows.next().is_none();
+    let is_last = !rows.has_more();
     let (first, last) = space.item_range();
     let items = |key: &[u8]| range(&[space.ready.as_slice(), &key_element(key)].concat());
     // The gaps between the items of listed keys.

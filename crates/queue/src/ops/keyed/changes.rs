@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use foundationdb::Transaction;
+use foundationdb::future::FdbKeyValue;
 use foundationdb::options::ConflictRangeType;
 use futures::future::try_join_all;
 
@@ -25,8 +26,8 @@ use crate::model::limits::Scope;
 use crate::model::rng::Rng;
 use crate::model::session_id::SessionId;
 use crate::ops::keyed::parked::Parked;
-use crate::ops::row_page;
 use crate::run::conflict;
+use crate::run::range_read::RangeRead;
 use mutant::mutant;
 
 /// From how many parked keys an end of items chooses, at least. Two ends that choose the same key conflict.
@@ -158,7 +159,7 @@ async fn next_parked(
     mut rng: Rng,
 ) -> Result<Vec<Parked>, QueueError> {
     let all = keyed.parked_for(Cause::Slot);
-    if freed.len() > 1 && holds::first_row(tr, all.clone(), true).await?.is_none() {
+    if freed.len() > 1 && RangeRead::of(all.clone()).first_key(tr).await?.is_none() {
         exclude_parking(tr, &all, &keyed.free_range())?;
         return Ok(Vec::new());
     }
@@ -179,9 +180,7 @@ pub(crate) async fn choose_parked(
 ) -> Result<Vec<Parked>, QueueError> {
     let choices = if mutant("first-parked") { n } else { n.saturating_mul(4).max(CHOICES) };
     let range = keyed.parked_range(Cause::Slot, scope);
-    let rows = row_page::first_keys(tr, range.clone(), choices, true).await?;
-    let parked = rows.iter().filter_map(|row| Parked::decode(keyed, row));
-    let mut parked: Vec<_> = parked.map(|(_, parked)| parked).collect();
+    let mut parked = read_parked(keyed, tr, range.clone(), choices).await?;
     if parked.len() < n {
         let free = keyed.free_key(scope);
         exclude_parking(tr, &range, &(free.clone(), after(&free)))?;
@@ -218,8 +217,18 @@ pub(crate) async fn first_parked(
     (cause, scope): (Cause, &[u8]),
     n: usize,
 ) -> Result<Vec<Parked>, QueueError> {
-    let rows = row_page::first_keys(tr, keyed.parked_range(cause, scope), n, true).await?;
-    Ok(rows.iter().filter_map(|row| Parked::decode(keyed, row)).map(|(_, parked)| parked).collect())
+    read_parked(keyed, tr, keyed.parked_range(cause, scope), n).await
+}
+
+/// The parked keys of the first `n` rows of a range. Read without a conflict.
+async fn read_parked(
+    keyed: &KeyedSpace,
+    tr: &Transaction,
+    range: (Vec<u8>, Vec<u8>),
+    n: usize,
+) -> Result<Vec<Parked>, QueueError> {
+    let parked = |row: &FdbKeyValue| Parked::decode(keyed, row.key()).map(|(_, parked)| parked);
+    Ok(RangeRead::of(range).limit(n).collect(tr, parked).await?.into_iter().flatten().collect())
 }
 
 fn minus(n: usize) -> i64 {

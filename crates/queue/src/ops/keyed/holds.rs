@@ -10,9 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 
 use crate::run::conflict::as_reader;
-use foundationdb::options::{ConflictRangeType, MutationType, StreamingMode};
-use foundationdb::{RangeOption, Transaction};
-use futures::TryStreamExt;
+use foundationdb::Transaction;
+use foundationdb::options::{ConflictRangeType, MutationType};
 use futures::future::try_join_all;
 use mutant::mutant;
 
@@ -22,7 +21,7 @@ use crate::keys::keyed::KeyedSpace;
 use crate::model::error::QueueError;
 use crate::model::holds::{HeldBy, HeldKey, HoldCause};
 use crate::model::id::ItemId;
-use crate::ops::row_page::RowPage;
+use crate::run::range_read::RangeRead;
 
 /// Holds the key of an item until the item is back.
 pub(crate) fn begin(keyed: &KeyedSpace, tr: &Transaction, id: &ItemId, cause: HoldCause) {
@@ -37,7 +36,7 @@ pub(crate) fn begin(keyed: &KeyedSpace, tr: &Transaction, id: &ItemId, cause: Ho
 
 /// Whether any key is held. Read without a conflict: a queue without holds pays no more than this.
 pub(crate) async fn exist(keyed: &KeyedSpace, tr: &Transaction) -> Result<bool, QueueError> {
-    Ok(first_row(tr, keyed.all_holds(), true).await?.is_some())
+    Ok(RangeRead::of(keyed.all_holds()).first_key(tr).await?.is_some())
 }
 
 /// The first hold of a key. Read without a conflict: a fetch adds [`conflict`] for the keys that it moves.
@@ -46,7 +45,7 @@ pub(crate) async fn first(
     tr: &Transaction,
     key: &[u8],
 ) -> Result<Option<Vec<u8>>, QueueError> {
-    first_row(tr, keyed.hold_range(key), true).await
+    RangeRead::of(keyed.hold_range(key)).first_key(tr).await
 }
 
 /// What a held key waits for. Read without a conflict.
@@ -122,10 +121,9 @@ pub(crate) async fn end(
 
 /// Ends all holds of a key. Returns whether there were any.
 pub(crate) async fn end_all(keyed: &KeyedSpace, tr: &Transaction, key: &[u8]) -> Result<bool, QueueError> {
-    let option = RangeOption { mode: StreamingMode::WantAll, ..RangeOption::from(keyed.hold_range(key)) };
-    let mut pages = tr.get_ranges(option, false);
+    let mut pages = RangeRead::of(keyed.hold_range(key)).snapshot(false).pages(tr);
     let (mut all, mut dead) = (0, 0);
-    while let Some(page) = pages.try_next().await? {
+    while let Some(page) = pages.next_page().await? {
         all += page.len();
         dead += page.iter().filter(|row| HoldCause::decode(row.value()) == Some(HoldCause::Dead)).count();
         if mutant("holds-end-one-by-one") {
@@ -217,7 +215,7 @@ async fn page(
     range: (&[u8], &[u8]),
     limit: usize,
 ) -> Result<(Rows, Option<Vec<u8>>), QueueError> {
-    let page = RowPage::read(tr, range, limit, true).await?;
+    let page = RangeRead::of(range).limit(limit).page(tr).await?;
     let rows = page.iter().map(|row| (row.key().to_vec(), HoldCause::decode(row.value()))).collect();
     Ok((rows, page.next()))
 }
@@ -239,17 +237,6 @@ fn count_blocked(keyed: &KeyedSpace, tr: &Transaction, by: i64) {
     if by != 0 {
         tr.atomic_op(&keyed.nblocked, &by.to_le_bytes(), MutationType::Add);
     }
-}
-
-/// The first row of a range.
-pub(super) async fn first_row(
-    tr: &Transaction,
-    range: (Vec<u8>, Vec<u8>),
-    snapshot: bool,
-) -> Result<Option<Vec<u8>>, QueueError> {
-    let option = RangeOption { limit: Some(1), ..RangeOption::from(range) };
-    let rows = tr.get_range(&option, 1, snapshot).await?;
-    Ok(rows.first().map(|row| row.key().to_vec()))
 }
 
 #[cfg(test)]
@@ -284,7 +271,7 @@ mod tests {
                 let tr = db.create_trx().unwrap();
                 assert_eq!(blocked(keyed, &tr).await.unwrap(), 0);
                 assert!(!exist(keyed, &tr).await.unwrap() && !end_all(keyed, &tr, b"a").await.unwrap());
-                assert!(first_row(&tr, keyed.active_range(), true).await.unwrap().is_some());
+                assert!(RangeRead::of(keyed.active_range()).first_key(&tr).await.unwrap().is_some());
             }
             assert!(sizes.last() < Some(&2_000), "{sizes:?}");
         });

@@ -26,7 +26,7 @@ use crate::keys::{after, counters};
 use crate::model::error::QueueError;
 use crate::model::rng::Rng;
 use crate::model::session_id::SessionId;
-use crate::ops::row_page::RowPage;
+use crate::run::range_read::RangeRead;
 
 /// If more than this part of all slots is free, a fetch takes whichever it needs.
 const PLENTY: u64 = 4;
@@ -69,20 +69,16 @@ pub(crate) struct Lanes(Vec<i64>);
 impl Lanes {
     /// Reads without a conflict.
     pub(crate) async fn read(keyed: &KeyedSpace, tr: &Transaction) -> Result<Lanes, QueueError> {
-        let (mut begin, end) = keyed.lanes();
+        let mut pages = RangeRead::of(keyed.lanes()).page_limit(LANES as usize + 1).pages(tr);
         let mut lanes = Lanes::default();
-        loop {
-            let page = RowPage::read(tr, (&begin, &end), LANES as usize + 1, true).await?;
+        while let Some(page) = pages.next_page().await? {
             for row in page.iter() {
                 if let Some((_, lane)) = keyed.decode_running(row.key()) {
                     lanes.set(lane, counters::decode(Some(row.value())).cast_signed());
                 }
             }
-            match page.next() {
-                Some(next) => begin = next,
-                None => return Ok(lanes),
-            }
         }
+        Ok(lanes)
     }
 
     fn set(&mut self, lane: u64, running: i64) {

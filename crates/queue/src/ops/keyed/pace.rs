@@ -10,8 +10,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use foundationdb::Transaction;
 use foundationdb::future::FdbKeyValue;
-use foundationdb::{RangeOption, Transaction};
 use futures::future::{try_join, try_join_all};
 use mutant::{bound, mutant};
 
@@ -21,7 +21,7 @@ use crate::model::error::QueueError;
 use crate::model::limits::RuleBook;
 use crate::model::rate::Rate;
 use crate::model::time::versions;
-use crate::ops::row_page::RowPage;
+use crate::run::range_read::RangeRead;
 use crate::run::{conflict, version};
 
 /// How many neighbours of a new row, on each side, are looked at whether they are still needed.
@@ -106,14 +106,14 @@ pub(crate) struct Paces {
 impl Paces {
     /// Reads the first timers, without a conflict.
     pub(crate) async fn read(keyed: &KeyedSpace, tr: &Transaction, most: usize) -> Result<Paces, QueueError> {
-        let first = async { Ok(RowPage::read(tr, keyed.timer_range(), most, true).await?) };
+        let first = RangeRead::of(keyed.timer_range()).limit(most).page(tr);
         let (now, page) = try_join(version::now(tr), first).await?;
         let timer = |row: &FdbKeyValue| {
             let (version, scope) = keyed.decode_timer(row.key())?;
             Some(Timer { version, scope, detail: Detail::decode(row.value())? })
         };
         let timers = page.iter().filter_map(timer).collect();
-        Ok(Paces { now, timers, complete: page.next().is_none(), scopes: BTreeMap::new() })
+        Ok(Paces { now, timers, complete: !page.has_more(), scopes: BTreeMap::new() })
     }
 
     /// Scopes whose timers are due.
@@ -286,14 +286,10 @@ impl Paces {
     ) -> Result<(), QueueError> {
         let (begin, end) = keyed.rate_range();
         let own = keyed.rate_key(scope);
-        let option = |begin: &[u8], end: &[u8], reverse| RangeOption {
-            limit: Some(NEIGHBOURS),
-            reverse,
-            ..RangeOption::from((begin.to_vec(), end.to_vec()))
-        };
-        let (before, behind) = (option(&begin, &own, true), option(&after(&own), &end, false));
-        let (before, behind) =
-            try_join(tr.get_range(&before, 1, true), tr.get_range(&behind, 1, true)).await?;
+        let first =
+            |range, reverse| RangeRead::of(range).reverse(reverse).limit(NEIGHBOURS).growing().page(tr);
+        let behind = first((after(&own), end), false);
+        let (before, behind) = try_join(first((begin, own), true), behind).await?;
         for row in before.iter().chain(behind.iter()) {
             // A row that a later version wrote stays.
             if Row::decode(row.value()).is_some_and(|row| row.is_needless(self.now)) {
@@ -385,7 +381,7 @@ pub(crate) async fn forget_page(
     from: &[u8],
 ) -> Result<(usize, Vec<u8>), QueueError> {
     let (first, end) = keyed.rate_range();
-    let page = RowPage::read(tr, (&first.max(from.to_vec()), &end), page_rows(), true).await?;
+    let page = RangeRead::of((first.max(from.to_vec()), end)).limit(page_rows()).page(tr).await?;
     let now = version::now(tr).await?;
     let needless: Vec<_> = page
         .iter()

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use foundationdb::options::StreamingMode;
-use foundationdb::{RangeOption, Transaction};
-use futures::TryStreamExt;
+use foundationdb::Transaction;
 use mutant::bound;
 
 use super::pace::Paces;
@@ -14,6 +12,7 @@ use crate::model::error::QueueError;
 use crate::model::limits::RuleBook;
 use crate::model::time::duration;
 use crate::model::waiting::{AtLeast, WaitsOn};
+use crate::run::range_read::RangeRead;
 
 /// How many timers are read.
 fn most_timers() -> usize {
@@ -93,11 +92,9 @@ async fn before(
     range: (Vec<u8>, Vec<u8>),
     is_wanted: impl Fn(&[u8]) -> bool,
 ) -> Result<Option<AtLeast>, QueueError> {
-    let option =
-        RangeOption { limit: Some(most_counted()), mode: StreamingMode::WantAll, ..RangeOption::from(range) };
-    let (mut pages, mut counted) = (tr.get_ranges(option, true), 0);
-    while let Some(page) = pages.try_next().await? {
-        for row in &page {
+    let (mut pages, mut counted) = (RangeRead::of(range).limit(most_counted()).pages(tr), 0);
+    while let Some(page) = pages.next_page().await? {
+        for row in page.iter() {
             if is_wanted(row.key()) {
                 return Ok(Some(AtLeast { counted, is_all: true }));
             }

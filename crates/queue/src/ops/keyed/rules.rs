@@ -7,9 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use foundationdb::options::{MutationType, StreamingMode};
-use foundationdb::{RangeOption, Transaction};
-use futures::TryStreamExt;
+use foundationdb::Transaction;
+use foundationdb::future::FdbKeyValue;
+use foundationdb::options::MutationType;
 use futures::future::try_join_all;
 use mutant::{bound, mutant};
 
@@ -22,8 +22,8 @@ use crate::model::error::QueueError;
 use crate::model::limits::{LimitError, Limits, MAX_RULES, Pattern, RuleBook};
 use crate::model::session_id::SessionId;
 use crate::ops::keyed::parked::Parked;
-use crate::ops::row_page::RowPage;
 use crate::run::conflict;
+use crate::run::range_read::RangeRead;
 
 /// How many holds, or parked keys, one transaction looks at.
 fn page_rows() -> usize {
@@ -51,17 +51,12 @@ pub(crate) async fn book(keyed: &KeyedSpace, tr: &Transaction) -> Result<Arc<Rul
 
 /// All rules. Read without a conflict: [`book`] has one with every change.
 pub(crate) async fn read(keyed: &KeyedSpace, tr: &Transaction) -> Result<Vec<(Pattern, Limits)>, QueueError> {
-    let option = RangeOption { mode: StreamingMode::WantAll, ..RangeOption::from(keyed.rule_range()) };
-    let mut pages = tr.get_ranges(option, true);
-    let mut rules = Vec::new();
-    while let Some(page) = pages.try_next().await? {
-        for row in &page {
-            let read = keyed.decode_rule(row.key()).zip(limits::decode(row.value()));
-            let (pattern, limits) = read.ok_or_else(|| QueueError::unreadable(row.key()))?;
-            rules.push((Pattern::stored(pattern), limits));
-        }
-    }
-    Ok(rules)
+    let rule = |row: &FdbKeyValue| {
+        let read = keyed.decode_rule(row.key()).zip(limits::decode(row.value()));
+        let (pattern, limits) = read.ok_or_else(|| QueueError::unreadable(row.key()))?;
+        Ok((Pattern::stored(pattern), limits))
+    };
+    RangeRead::of(keyed.rule_range()).collect(tr, rule).await?.into_iter().collect()
 }
 
 /// Sets the rule of a pattern, or removes it if it limits nothing.
@@ -84,9 +79,10 @@ pub(crate) async fn set(
         tr.set(&key, &limits::encode(limits));
     }
     // With a conflict: a key that is held or parked meanwhile is so by the old rules.
-    let first = match holds::first_row(tr, keyed.all_holds(), false).await? {
+    let first = |range| RangeRead::of(range).snapshot(false).first_key(tr);
+    let first = match first(keyed.all_holds()).await? {
         Some(hold) => Some(hold),
-        None => holds::first_row(tr, keyed.parked_for_limits(), false).await?,
+        None => first(keyed.parked_for_limits()).await?,
     };
     // Wakes idle consumers: their next fetches look at these keys.
     count_active(keyed, tr, usize::from(first.is_some()));
@@ -192,7 +188,7 @@ async fn unpark_page(
     begin: &[u8],
 ) -> Result<Option<Vec<u8>>, QueueError> {
     let (_, end) = keyed.parked_for_limits();
-    let page = RowPage::read(tr, (begin, &end), page_rows(), true).await?;
+    let page = RangeRead::of((begin, &end[..])).limit(page_rows()).page(tr).await?;
     let next = page.next();
     let rows: Vec<_> = page.iter().filter_map(|row| Parked::decode(keyed, row.key())).collect();
     let scopes: BTreeSet<&[u8]> = rows.iter().map(|(scope, _)| scope.as_slice()).collect();

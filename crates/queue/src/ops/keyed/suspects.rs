@@ -13,12 +13,12 @@ use foundationdb::options::ConflictRangeType;
 use futures::future::try_join_all;
 use mutant::mutant;
 
-use super::{count_active, holds};
+use super::count_active;
 use crate::keys::keyed::{Cause, KeyedSpace, decode_listed, encode_listed};
 use crate::model::error::QueueError;
 use crate::model::suspicion::Suspicion;
 use crate::ops::keyed::parked::Parked;
-use crate::ops::row_page::RowPage;
+use crate::run::range_read::RangeRead;
 
 /// What a key with such a first item is parked for.
 pub(crate) fn cause(suspicion: Suspicion) -> Option<Cause> {
@@ -41,7 +41,7 @@ pub(crate) async fn unpark(
         return Ok(());
     }
     let (begin, end) = keyed.parked_suspects();
-    if holds::first_row(tr, (begin.clone(), end.clone()), true).await?.is_none() {
+    if RangeRead::of((&begin[..], &end[..])).first_key(tr).await?.is_none() {
         return Ok(tr.add_conflict_range(&begin, &end, ConflictRangeType::Read)?);
     }
     let parked = keys.iter().map(async |key| {
@@ -84,13 +84,13 @@ pub(crate) async fn first(
         Suspicion::Once => keyed.parked_for(Cause::Suspect),
         Suspicion::Often => keyed.parked_suspects(),
     };
-    let page = RowPage::read(tr, (&begin, &end), most, true).await?;
+    let page = RangeRead::of((begin, end)).limit(most).page(tr).await?;
     let decode = |row: &[u8]| Parked::decode(keyed, row).map(|(_, parked)| parked);
     let mut first: Vec<_> = page.iter().filter_map(|row| decode(row.key())).collect();
     if let Some(next) = page.next().filter(|_| allows == Suspicion::Often) {
         // Items that crashed once may fill the page, and hide items that crashed more often.
         let (begin, end) = keyed.parked_for(Cause::RepeatSuspect);
-        let page = RowPage::read(tr, (next.max(begin), end), most, true).await?;
+        let page = RangeRead::of((next.max(begin), end)).limit(most).page(tr).await?;
         first.extend(page.iter().filter_map(|row| decode(row.key())));
     }
     Ok(first)

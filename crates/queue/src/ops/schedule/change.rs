@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use foundationdb::{RangeOption, Transaction};
-use futures::TryStreamExt;
+use foundationdb::Transaction;
 use kvqueue_calendar::TimeCount;
 
 use crate::keys::Space;
@@ -24,6 +23,7 @@ use crate::ops::schedule::write;
 use crate::ops::schedule::write::{Ids, PENDING, Writing, pusher, wake_sweepers};
 use crate::ops::{kinds, went_back};
 use crate::run::pause::check_unfrozen;
+use crate::run::range_read::RangeRead;
 
 /// How many times that are skipped are counted, if each has to be computed.
 const COUNTED: u64 = 1_000;
@@ -121,8 +121,8 @@ pub(crate) async fn remove(space: &Space, tr: &Transaction, name: &str) -> Resul
 
 /// Clears all rows by time of a schedule whose state cannot be read.
 async fn clear_rows(keys: &ScheduleSpace, tr: &Transaction, name: &str) -> Result<(), QueueError> {
-    let mut answers = tr.get_ranges(RangeOption::from(keys.all_due()), true);
-    while let Some(rows) = answers.try_next().await? {
+    let mut pages = RangeRead::of(keys.all_due()).growing().pages(tr);
+    while let Some(rows) = pages.next_page().await? {
         let is_its = |key: &[u8]| keys.decode_due(key).is_some_and(|(_, of)| of == name);
         rows.iter().filter(|row| is_its(row.key())).for_each(|row| tr.clear(row.key()));
     }

@@ -1,8 +1,7 @@
 //! Reading schedules and their logs.
 
-use foundationdb::options::StreamingMode;
-use foundationdb::{RangeOption, Transaction};
-use futures::TryStreamExt;
+use foundationdb::Transaction;
+use foundationdb::future::FdbKeyValue;
 use futures::future::{try_join, try_join_all};
 use mutant::{bound, mutant};
 
@@ -12,6 +11,7 @@ use crate::keys::{after, range};
 use crate::model::error::QueueError;
 use crate::model::meta::Millis;
 use crate::model::schedule::{MAX_SCHEDULES, OccurrenceRecord, Schedule};
+use crate::run::range_read::RangeRead;
 
 /// About how many bytes of definitions one page has.
 fn page_bytes() -> usize {
@@ -71,13 +71,7 @@ pub(crate) async fn page(
 ) -> Result<Vec<(String, Stored)>, QueueError> {
     let (first, end) = range(&keys.definitions);
     let begin = behind.map_or(first, |name| after(&keys.definition_key(name)));
-    let option = RangeOption {
-        limit: Some(k),
-        target_bytes: page_bytes(),
-        mode: StreamingMode::WantAll,
-        ..RangeOption::from((begin, end))
-    };
-    let rows = tr.get_range(&option, 1, true).await?;
+    let rows = RangeRead::of((begin, end)).limit(k).page_bytes(page_bytes()).page(tr).await?;
     let decoded = rows.iter().map(|row| {
         let name = keys.definition_name(row.key()).ok_or_else(|| QueueError::unreadable(row.key()))?;
         Ok((definition::decode(&name, row.value()), name))
@@ -99,46 +93,30 @@ pub(crate) async fn history(
     before: Option<u64>,
     k: usize,
 ) -> Result<Vec<OccurrenceRecord>, QueueError> {
-    let option = RangeOption {
-        limit: Some(k),
-        reverse: true,
-        mode: StreamingMode::WantAll,
-        ..RangeOption::from(keys.log_before(name, before))
+    let record = |row: &FdbKeyValue| {
+        let number = keys.log_number(name, row.key());
+        let record = number.and_then(|number| log::decode(number, row.value()));
+        record.ok_or_else(|| QueueError::unreadable(row.key()))
     };
-    let mut answers = tr.get_ranges(option, true);
-    let mut records = Vec::new();
-    while let Some(rows) = answers.try_next().await? {
-        for row in &rows {
-            let number = keys.log_number(name, row.key());
-            let record = number.and_then(|number| log::decode(number, row.value()));
-            records.push(record.ok_or_else(|| QueueError::unreadable(row.key()))?);
-        }
-    }
-    Ok(records)
+    let newest = RangeRead::of(keys.log_before(name, before)).reverse(true).limit(k);
+    newest.collect(tr, record).await?.into_iter().collect()
 }
 
 /// When the first schedule is to be looked at. A row of another layout counts as due, so that the transaction that fires names it; but for one behind
 /// all times, which that transaction does not reach. A snapshot read.
 pub(crate) async fn first_due(keys: &ScheduleSpace, tr: &Transaction) -> Result<Option<Millis>, QueueError> {
     // A range, and not a key selector: the transaction may have written to the log behind it, and could not read that.
-    let option = RangeOption { limit: Some(1), ..RangeOption::from(keys.all_due()) };
-    let rows = tr.get_range(&option, 1, true).await?;
-    let Some(row) = rows.first() else { return Ok(None) };
-    let of_another_layout = || (row.key() < keys.due_by(Millis::MAX - 1).1.as_slice()).then_some(0);
-    Ok(keys.decode_due(row.key()).map_or_else(of_another_layout, |(due, _)| Some(due)))
+    let Some(key) = RangeRead::of(keys.all_due()).first_key(tr).await? else { return Ok(None) };
+    let of_another_layout = || (key < keys.due_by(Millis::MAX - 1).1).then_some(0);
+    Ok(keys.decode_due(&key).map_or_else(of_another_layout, |(due, _)| Some(due)))
 }
 
 /// Whether there are as many schedules as possible. A snapshot read, so a few more may be made at the same time.
 pub(crate) async fn is_full(keys: &ScheduleSpace, tr: &Transaction) -> Result<bool, QueueError> {
     // A range, and not a key selector: the transaction may have pushed to keys behind it, and could not read those.
-    let option = RangeOption {
-        limit: Some(MAX_SCHEDULES),
-        mode: StreamingMode::WantAll,
-        ..RangeOption::from(keys.all_states())
-    };
-    let (mut answers, mut found) = (tr.get_ranges(option, true), 0);
-    while let Some(rows) = answers.try_next().await? {
-        found += rows.len();
+    let (mut pages, mut found) = (RangeRead::of(keys.all_states()).limit(MAX_SCHEDULES).pages(tr), 0);
+    while let Some(page) = pages.next_page().await? {
+        found += page.len();
     }
     Ok(found >= MAX_SCHEDULES)
 }

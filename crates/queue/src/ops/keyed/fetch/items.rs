@@ -1,9 +1,7 @@
 //! Reading the items of one key.
 
 use bytes::Bytes;
-use foundationdb::options::StreamingMode;
-use foundationdb::{RangeOption, Transaction};
-use futures::TryStreamExt;
+use foundationdb::Transaction;
 use futures::future::try_join;
 
 use super::candidate::Candidate;
@@ -13,6 +11,7 @@ use crate::model::id::ItemId;
 use crate::model::id_layout::key_element;
 use crate::ops::scan;
 use crate::ops::scan::Row;
+use crate::run::range_read::RangeRead;
 
 /// Whether any ready item of the queue has a side record. Where none has, a fetch need not look for those of each key.
 pub(super) async fn have_metas(space: &Space, tr: &Transaction) -> Result<bool, QueueError> {
@@ -57,23 +56,19 @@ type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 /// The first rows of a range, at most `limit`, and a page more than `most_bytes`; and whether these are all.
 async fn read(
     tr: &Transaction,
-    (begin, end): (Vec<u8>, Vec<u8>),
+    range: (Vec<u8>, Vec<u8>),
     limit: usize,
     most_bytes: usize,
 ) -> Result<(Rows, bool), QueueError> {
-    let option =
-        RangeOption { limit: Some(limit), mode: StreamingMode::WantAll, ..RangeOption::from((begin, end)) };
-    let mut pages = tr.get_ranges(option, true);
-    let (mut rows, mut bytes): (Rows, _) = (Vec::new(), 0);
-    while let Some(page) = pages.try_next().await? {
-        for row in &page {
-            bytes += row.key().len() + row.value().len();
-            rows.push((row.key().to_vec(), row.value().to_vec()));
-        }
-        if bytes >= most_bytes && page.more() {
-            return Ok((rows, false));
+    let mut pages = RangeRead::of(range).limit(limit).pages(tr);
+    let (mut rows, mut bytes, mut is_end): (Rows, _, _) = (Vec::new(), 0, true);
+    while let Some(page) = pages.next_page().await? {
+        rows.extend(page.iter().map(|row| (row.key().to_vec(), row.value().to_vec())));
+        bytes += page.byte_len();
+        is_end = !page.has_more();
+        if bytes >= most_bytes {
+            break;
         }
     }
-    let is_end = rows.len() < limit;
     Ok((rows, is_end))
 }

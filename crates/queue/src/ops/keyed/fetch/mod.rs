@@ -31,9 +31,9 @@ use crate::model::rng::Rng;
 use crate::model::sizes::MAX_TAKE_BYTES;
 use crate::model::suspicion::Suspicion;
 use crate::ops::keyed::parked::Parked;
-use crate::ops::row_page::RowPage;
 use crate::ops::scan::{Row, decode_meta};
 use crate::ops::{claim, cost};
+use crate::run::range_read::RangeRead;
 use candidate::{Candidate, Place};
 use items::{have_metas, next_items};
 use left::Left;
@@ -224,7 +224,7 @@ pub(crate) async fn choose(
     page.extend(choice.suspects(suspects, rng));
     let (mut begin, end) = keyed.active_range();
     loop {
-        let rows = async { Ok(RowPage::read(tr, (&begin, &end), window, true).await?) };
+        let rows = RangeRead::of((&begin[..], &end[..])).limit(window).page(tr);
         let (rows, parked) = try_join(rows, choice.read_parked_before(keyed, tr)).await?;
         choice.parked_before.extend(parked);
         let next = rows.next();

@@ -10,7 +10,7 @@ use crate::keys::keyed::{KeyedSpace, LANES};
 use crate::model::error::QueueError;
 use crate::model::limits::RuleBook;
 use crate::ops::keyed::lanes::Lanes;
-use crate::ops::row_page::RowPage;
+use crate::run::range_read::RangeRead;
 
 /// The counts of all scopes are read together if not more items run than this many times the items of the fetch.
 const FEW: u64 = 4;
@@ -53,8 +53,8 @@ impl Running {
         }
         // The rows of the queue, two of each item at most, and one more, which would tell that there are others.
         let most = usize::try_from(2 * running + LANES + 1).unwrap_or(usize::MAX);
-        let rows = RowPage::read(tr, keyed.running_range(), most, true).await?;
-        if rows.next().is_none() {
+        let rows = RangeRead::of(keyed.running_range()).limit(most).page(tr).await?;
+        if !rows.has_more() {
             let of_row = |row: &FdbKeyValue| {
                 let (scope, _) = keyed.decode_running(row.key()).filter(|(scope, _)| !scope.is_empty())?;
                 Some((scope, counters::decode(Some(row.value()))))
