@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use foundationdb::{Database, Transaction};
 
 use crate::client::queue::Queue;
+use crate::keys::agenda::Event;
 use crate::keys::keyed::KeyedSpace;
-use crate::keys::{counters, items, keyed, later, leases, partitions};
+use crate::keys::{counters, items, keyed, leases, partitions};
 use crate::model::element::{split_bytes, split_text};
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
@@ -187,7 +188,7 @@ impl RowCounter {
             }
             (leases::HELD, false) => rows.leases.show_piece(rest, value),
             (leases::LEASE, false) => rows.leases.show_header(rest, value, &mut rows.index),
-            (later::LATER, false) => rows.later += 1,
+            (element, false) if element == Event::Ready.element() => rows.later += 1,
             (crate::keys::DEAD, false) => rows.dead += 1,
             (counters::NPUSH, true) => rows.npush = number(),
             (counters::NPOP, true) => rows.npop = number(),

@@ -6,7 +6,7 @@ use std::time::Instant;
 use foundationdb::{Database, Transaction};
 
 use crate::client::queue::Queue;
-use crate::keys::{Space, after, range};
+use crate::keys::{Space, after};
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
 use crate::model::meta::Millis;
@@ -54,7 +54,7 @@ impl Queue {
         until: Option<Instant>,
     ) -> Result<Requeued, RetryError> {
         let space = self.space();
-        let all = range(&space.later);
+        let all = space.later.all();
         let all_keys = &all;
         let last = run(db, policy, |tr| async move {
             let last = last_key(&tr, all_keys).await;

@@ -5,11 +5,12 @@
 //! | "batch", id | how far the batch is: whatever pushes or ends members reads it, so it is short |
 //! | "batch-item", id | what is pushed when all members have ended |
 //! | "batch-count", id, n | how many members there are (n is 0), or have ended in the way with the code n |
-//! | "batch-due", time, id | empty: a sweeper closes the batch at this time. With time 0, a mark: members have ended, or it was committed |
+//! | "batch-due", time, id | a row of the [agenda](crate::keys::agenda): when a sweeper looks at the batch. With time 0, a mark: members have ended, or it was committed |
 //!
 //! The first is written when a batch is made, committed, and closed, and the second only when it is made and closed. Whatever ends members only adds to counters and sets the mark, so
 //! the ends of members do not conflict with each other.
 
+use crate::keys::agenda::{Agenda, Event};
 use crate::keys::fields::{each, number, put, text};
 use crate::keys::schedules::definition::attribute;
 use crate::keys::{append_bytes, counters, pause, range};
@@ -22,7 +23,6 @@ use crate::model::new_item::NewItem;
 const BATCH: &[u8] = b"batch";
 const ITEM: &[u8] = b"batch-item";
 const COUNT: &[u8] = b"batch-count";
-const DUE: &[u8] = b"batch-due";
 const MIGRATE: &[u8] = b"migrate";
 
 /// The number of the counter of members. Those of members that have ended have the codes of their endings.
@@ -42,7 +42,8 @@ pub(crate) struct BatchSpace {
     records: Vec<u8>,
     items: Vec<u8>,
     counts: Vec<u8>,
-    due: Vec<u8>,
+    /// When batches are looked at, marks first.
+    pub(crate) due: Agenda,
     pub(crate) pause: Vec<u8>,
     pub(crate) migrate: Vec<u8>,
     pub(crate) nlater: Vec<u8>,
@@ -61,7 +62,7 @@ impl BatchSpace {
             records: record(BATCH),
             items: record(ITEM),
             counts: record(COUNT),
-            due: record(DUE),
+            due: Agenda::new(queue, Event::Batch),
             pause: record(pause::PAUSE),
             migrate: record(MIGRATE),
             nlater: record(counters::NLATER),
@@ -105,10 +106,9 @@ impl BatchSpace {
         if rest.is_empty() { u8::try_from(what).ok() } else { None }
     }
 
+    /// The key of the row of a batch's time.
     pub(crate) fn due_key(&self, time: Millis, id: Unique) -> Vec<u8> {
-        let mut key = self.due.clone();
-        append_number(&mut key, time);
-        with_id(key, id)
+        with_id(self.due.at(time), id)
     }
 
     /// The key of a batch's mark.
@@ -116,38 +116,19 @@ impl BatchSpace {
         self.due_key(MARK, id)
     }
 
-    /// All rows by time, marks first.
-    pub(crate) fn all_due(&self) -> (Vec<u8>, Vec<u8>) {
-        range(&self.due)
-    }
-
-    /// The rows up to a time, marks first.
-    pub(crate) fn due_by(&self, time: Millis) -> (Vec<u8>, Vec<u8>) {
-        let (begin, end) = self.all_due();
-        let bound = time.checked_add(1).map(|next| {
-            let mut key = self.due.clone();
-            append_number(&mut key, next);
-            key
-        });
-        (begin, bound.unwrap_or(end))
-    }
-
     /// All marks.
     pub(crate) fn marks(&self) -> (Vec<u8>, Vec<u8>) {
-        self.due_by(MARK)
+        self.due.by(MARK)
     }
 
     /// The deadlines up to a time.
     pub(crate) fn deadlines_by(&self, time: Millis) -> (Vec<u8>, Vec<u8>) {
-        (self.marks().1, self.due_by(time).1)
+        (self.marks().1, self.due.by(time).1)
     }
 
-    /// Time and batch of a row by time; a mark has the time 0. `None` if it is of another layout.
+    /// Time and batch of a row; a mark has the time 0. `None` if it is of another layout.
     pub(crate) fn decode_due(&self, key: &[u8]) -> Option<(Millis, Unique)> {
-        let (time, rest) = split_number(key.strip_prefix(self.due.as_slice())?)?;
-        let id = split_id(rest)?;
-        // A number has other encodings, too, and to clear the key by time and id would miss those.
-        (self.due_key(time, id) == key).then_some((time, id))
+        self.due.decode(key).and_then(|(time, id)| Some((time, split_id(id)?)))
     }
 }
 
@@ -338,7 +319,7 @@ mod tests {
             prop_assert_eq!(keys.decode_record(&keys.record_key(id)), Some(id));
             prop_assert_eq!(keys.decode_count(id, &keys.count_key(id, what)), Some(what));
             prop_assert_eq!(keys.decode_due(&keys.due_key(time, id)), Some((time, id)));
-            let (begin, end) = keys.due_by(time);
+            let (begin, end) = keys.due.by(time);
             prop_assert!((&begin..&end).contains(&&keys.due_key(time, id)));
             prop_assert!((&begin..&end).contains(&&keys.mark_key([0xff; 16])));
             prop_assert!(time == 0 || keys.mark_key([0xff; 16]) < keys.due_key(time, id));

@@ -33,6 +33,7 @@
 //!
 //! `element` holds what the tuple encoding needs, `fields` what records of tagged fields need; `space` puts the records of one queue together.
 
+pub(crate) mod agenda;
 pub(crate) mod batches;
 pub(crate) mod cancelled;
 pub(crate) mod chunks;
@@ -42,7 +43,6 @@ pub(crate) mod counters;
 pub(crate) mod duty;
 pub(crate) mod ended;
 pub(crate) mod ended_by;
-pub(crate) mod expiry;
 pub(crate) mod fields;
 pub(crate) mod items;
 pub(crate) mod joined;

@@ -3,13 +3,16 @@
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
+
+use crate::keys::agenda::{Agenda, Event};
 use crate::keys::batches::BatchSpace;
 use crate::keys::keyed::{KVAL, KeyedSpace};
 use crate::keys::range::range;
 use crate::keys::schedules::ScheduleSpace;
 use crate::keys::{
-    append_bytes, cancelled, chunks, claims, clocks, counters, duty, ended, ended_by, expiry, items, later,
-    leases, meta, operations, partitions, pause, progress, times, tokens, wants,
+    append_bytes, cancelled, chunks, claims, clocks, counters, duty, ended, ended_by, items, later, leases,
+    meta, operations, partitions, pause, progress, times, tokens, wants,
 };
 use crate::model::element::{STAMP, append_text};
 use crate::model::error::NameError;
@@ -64,11 +67,11 @@ pub(crate) struct Space {
     pub(crate) chunks: Vec<u8>,
     pub(crate) leases: Vec<u8>,
     pub(crate) held: Vec<u8>,
-    pub(crate) later: Vec<u8>,
+    pub(crate) later: Agenda,
     pub(crate) dead: Vec<u8>,
     pub(crate) bodies: Vec<u8>,
     pub(crate) dues: Vec<u8>,
-    pub(crate) expiry: Vec<u8>,
+    pub(crate) expiry: Agenda,
     pub(crate) cancelled: Vec<u8>,
     /// The key prefix of the progress of leases.
     pub(crate) progress: Vec<u8>,
@@ -152,11 +155,11 @@ impl Space {
             chunks: record(chunks::CHUNK),
             leases: record(leases::LEASE),
             held: record(leases::HELD),
-            later: record(later::LATER),
+            later: Agenda::new(&queue, Event::Ready),
             dead: record(DEAD),
             bodies: record(later::BODY),
             dues: record(later::DUE),
-            expiry: record(expiry::EXPIRY),
+            expiry: Agenda::new(&queue, Event::Expiry),
             cancelled: record(cancelled::CANCELLED),
             progress: record(progress::PROGRESS),
             unique: record(UNIQUE),
@@ -252,6 +255,15 @@ impl Space {
     /// The key under which an item is the only one.
     pub(crate) fn unique_key(&self, key: &[u8]) -> Vec<u8> {
         with_bytes(&self.unique, key)
+    }
+
+    /// The rows of an event.
+    pub(crate) fn agenda(&self, event: Event) -> Cow<'_, Agenda> {
+        match event {
+            Event::Ready => Cow::Borrowed(&self.later),
+            Event::Expiry => Cow::Borrowed(&self.expiry),
+            Event::Schedule | Event::Batch => Cow::Owned(Agenda::new(&self.queue, event)),
+        }
     }
 
     /// The keys of the queue's schedules.

@@ -47,11 +47,14 @@ pub(crate) fn append_number(key: &mut Vec<u8>, number: u64) {
     key.extend_from_slice(&bytes[zeros..]);
 }
 
-/// Splits a non-negative integer element off the front; `None` if something else stands there.
+/// Splits a non-negative integer element off the front; `None` if something else stands there, or the number with zeros before it, which nobody writes.
 pub(crate) fn split_number(key: &[u8]) -> Option<(u64, &[u8])> {
     let (&code, rest) = key.split_first()?;
     let len = code.checked_sub(ZERO).filter(|len| *len <= 8)?;
     let (bytes, rest) = rest.split_at_checked(usize::from(len))?;
+    if bytes.first() == Some(&0) {
+        return None;
+    }
     Some((bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)), rest))
 }
 

@@ -8,7 +8,7 @@ use futures::future::join_all;
 use mutant::bound;
 
 use crate::keys;
-use crate::keys::{Space, later, range};
+use crate::keys::Space;
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
 use crate::model::item::Item;
@@ -29,11 +29,11 @@ pub(crate) async fn delayed(
     after: Option<(Millis, &ItemId)>,
     k: NonZeroUsize,
 ) -> Result<Vec<(Millis, ItemId, Bytes)>, QueueError> {
-    let (first, end) = range(&space.later);
-    let begin = after.map_or(first, |(due, id)| keys::after(&later::key(&space.later, due, id)));
+    let (first, end) = space.later.all();
+    let begin = after.map_or(first, |(due, id)| keys::after(&space.later.key(due, id.as_bytes())));
     let rows = RangeRead::of((begin, end)).limit(k.get()).page(tr).await?;
     let record = |key: &[u8], value: &[u8]| {
-        let (due, id) = later::decode(&space.later, key).ok_or_else(|| QueueError::unreadable(key))?;
+        let (due, id) = space.later.decode_item(key).ok_or_else(|| QueueError::unreadable(key))?;
         Ok((due, id, Bytes::copy_from_slice(value)))
     };
     rows.iter().map(|row| record(row.key(), row.value())).collect()

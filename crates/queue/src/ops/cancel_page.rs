@@ -6,7 +6,7 @@ use foundationdb::Transaction;
 use mutant::bound;
 
 use crate::keys::leases::Header;
-use crate::keys::{Space, after, append_bytes, later, leases, meta, range};
+use crate::keys::{Space, after, append_bytes, leases, meta, range};
 use crate::model::cancel::CancelCounts;
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
@@ -134,7 +134,7 @@ pub(crate) async fn waiting(
             continue;
         }
         bytes += cost::removing(space, &id, &record) + cost::ended(space, &id, &record, 0);
-        let key = later::key(&space.later, due, &id);
+        let key = space.later.key(due, id.as_bytes());
         wanted.push((key, id, record));
         page.counts.cancelled += 1;
         if bytes >= page_bytes() {

@@ -18,7 +18,7 @@ use crate::model::sizes::MAX_TAKE_BYTES;
 use crate::model::suspicion::{Picked, Suspicion};
 use crate::ops::counting::{Becomes, Was, count};
 use crate::ops::scan::{Row, decode_meta, decode_record, ends};
-use crate::ops::{cost, expiry_rows, partitions, parts, unique};
+use crate::ops::{cost, item_times, partitions, parts, unique};
 use crate::run::conflict;
 use mutant::mutant;
 
@@ -90,7 +90,7 @@ fn forget_then(
     }
     let meta = decode_record(space, id, record)?;
     parts::clear(space, tr, id, meta.payload_len);
-    expiry_rows::clear(space, tr, id, &meta);
+    item_times::clear_expiry(space, tr, id, &meta);
     free_key(&meta);
     Ok(())
 }

@@ -262,8 +262,8 @@ mod tests {
         assert_eq!(ready(&space, &id, 1_000, 0), 44 + key + 1_000 + 24 + 2 * key + 1);
         assert!(ready(&space, &id, 1_000, 50) > ready(&space, &id, 1_000, 0) + 3 * key + 50);
         assert!(aside(&space, &id, 0, 0) >= 2 * set(space.body_key(&id).len(), 0));
-        assert!(self::key(&space, &id) >= crate::keys::later::key(&space.later, u64::MAX, &id).len());
-        assert!(self::key(&space, &id) >= crate::keys::expiry::key(&space.expiry, u64::MAX, &id).len());
+        assert!(self::key(&space, &id) >= space.later.key(u64::MAX, id.as_bytes()).len());
+        assert!(self::key(&space, &id) >= space.expiry.key(u64::MAX, id.as_bytes()).len());
     }
 
     #[test]

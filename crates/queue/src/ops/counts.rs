@@ -8,16 +8,17 @@ use crate::keys::leases::Header;
 use crate::keys::{Space, counters, range};
 use crate::model::counts::{Counts, Unfinished};
 use crate::model::error::QueueError;
+use crate::ops::agenda::{First, first};
 use crate::ops::find::first_key;
 use crate::ops::len::len;
-use crate::ops::look::first_due;
 use crate::run::range_read::RangeRead;
 
 /// A key each, without a value and without a conflict.
 pub(crate) async fn rest(space: &Space, tr: &Transaction) -> Result<Unfinished, QueueError> {
     let any = async |range| first_key(tr, &range).await.map(|key| key.is_some());
-    let plain = try_join3(any(space.item_range()), any(range(&space.leases)), first_due(space, tr));
+    let plain = try_join3(any(space.item_range()), any(range(&space.leases)), first(&space.later, tr));
     let ((ready, running, waiting), parted) = try_join(plain, any(space.parted_range())).await?;
+    let waiting = waiting.and_then(|first| if let First::At(due) = first { Some(due) } else { None });
     Ok(Unfinished { ready: ready || parted, running, waiting })
 }
 

@@ -8,7 +8,7 @@ use foundationdb::Transaction;
 use foundationdb::future::FdbKeyValue;
 
 use crate::keys;
-use crate::keys::{Space, expiry, meta, range};
+use crate::keys::{Space, meta, range};
 use crate::model::dead::DeadLetter;
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
@@ -17,7 +17,7 @@ use crate::model::meta::{Failure, Meta};
 use crate::model::sizes::MAX_TAKE_BYTES;
 use crate::ops::aside::read_records;
 use crate::ops::scan::Row;
-use crate::ops::{parts, place};
+use crate::ops::{item_times, parts, place};
 use crate::run::range_read::RangeRead;
 
 /// A page of letters, without payloads. One whose record cannot be read is among them and says so, for people to decide about it.
@@ -125,9 +125,7 @@ pub(crate) fn revive(space: &Space, tr: &Transaction, id: &ItemId, value: &[u8],
         tr.set(&space.unique_key(key), id.as_bytes());
     }
     // An earlier version leaves it, and it would free the key.
-    if let Some(until) = meta.unique_until {
-        tr.clear(&expiry::key(&space.expiry, until, id));
-    }
+    item_times::clear_unique(space, tr, id, &meta);
     // One that could not be read is put back as it was, for a version that can read it.
     let record = match meta::unreadable(&meta) {
         Some(record) => record.to_vec(),

@@ -24,6 +24,9 @@ const GRACE: u64 = 1_000_000;
 /// The grace times of the others differ by up to this, in versions: two seconds.
 pub(crate) const SPREAD: u64 = 2_000_000;
 
+/// How soon a sweeper looks at marks of batches again, in versions: half a second.
+pub(crate) const MARKS_PACE: u64 = 500_000;
+
 /// How long an idle queue is not looked through, in versions: ten minutes. All records that need a sweeper appear with a change of
 /// `npop`; except in a recipe's queue, from which foreign programs take without it.
 pub(crate) const IDLE: u64 = 600_000_000;
@@ -115,6 +118,13 @@ impl Lookout {
     /// Whether an item should have been made ready long since by the sweeper on duty.
     fn is_late(&self, due: Millis) -> bool {
         due.saturating_add(self.patience() / 1_000) <= self.now
+    }
+
+    /// When it looks at marks of batches again, if it has done so a short while before: the ends of many members must not keep it busy all the time.
+    pub(crate) fn marks_again(&self, version: u64) -> Option<Millis> {
+        let left = self.marks_from.saturating_sub(version);
+        // Versions may have gone back.
+        (1..=MARKS_PACE).contains(&left).then(|| self.now.saturating_add(left.div_ceil(1_000)))
     }
 
     /// How long it leaves work to the sweeper on duty, in versions.

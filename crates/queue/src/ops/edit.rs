@@ -14,7 +14,7 @@ use crate::ops::locate::{Located, ScheduledRecord, locate, locate_unleased};
 use crate::ops::push::{StoredValue, stored_value};
 use crate::ops::scan::{Row, decode_meta};
 use crate::ops::transition::{After, Before, Subject, Transitions};
-use crate::ops::{dead, expiry_rows, parts, place};
+use crate::ops::{dead, item_times, parts, place};
 use crate::run::conflict;
 use crate::run::exactly_once::Act;
 
@@ -127,14 +127,14 @@ impl Editable {
         due: Option<Millis>,
     ) -> Result<(), QueueError> {
         let space = transitions.space();
-        expiry_rows::clear(space, tr, &self.id, &self.meta);
+        item_times::clear_expiry(space, tr, &self.id, &self.meta);
         let Meta { attributes, content_type, trace_parent, enqueued_at, expires, .. } = new;
         // It keeps its time, and is not to expire before that.
         let due_then = self.record.as_ref().filter(|_| due.is_none()).map(|found| found.due);
         let is_too_early = due_then.zip(expires).is_some_and(|(due, expires)| expires <= due);
         let expires = if is_too_early { self.meta.expires } else { expires };
         self.meta = Meta { attributes, content_type, trace_parent, enqueued_at, expires, ..self.meta };
-        expiry_rows::note(space, tr, &self.id, &meta::encode(&self.meta));
+        item_times::note_expiry(space, tr, &self.id, &meta::encode(&self.meta));
         let Some(due) = due else {
             self.write(space, tr, payload);
             return Ok(());

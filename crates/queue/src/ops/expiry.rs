@@ -1,11 +1,10 @@
 //! Items that expire: they end because no attempt has begun in time; and unique keys that are taken for a time.
 
 use bytes::Bytes;
-use foundationdb::options::StreamingMode;
-use foundationdb::{RangeOption, Transaction};
+use foundationdb::Transaction;
 use futures::future::{join_all, try_join3};
 
-use crate::keys::{Space, expiry, later, meta};
+use crate::keys::{Space, later, meta};
 use crate::model::error::QueueError;
 use crate::model::history::Ending;
 use crate::model::id::ItemId;
@@ -13,8 +12,9 @@ use crate::model::meta::{Failure, Meta, Millis};
 use crate::model::rules::OnExpiry;
 use crate::ops::scan::{Row, decode_meta};
 use crate::ops::transition::{After, Before, Record, Subject, Transitions};
-use crate::ops::{cost, place, unique};
+use crate::ops::{agenda, cost, place, unique};
 use crate::run::conflict;
+use crate::run::range_read::RangeRead;
 use mutant::{bound, mutant};
 
 /// The most rows that one transaction looks at.
@@ -65,13 +65,8 @@ pub(crate) async fn expire_due(
     now: Millis,
     on_expiry: OnExpiry,
 ) -> Result<ExpiredPage, QueueError> {
-    let option = RangeOption {
-        limit: Some(page_rows()),
-        mode: StreamingMode::WantAll,
-        ..RangeOption::from(expiry::by(&space.expiry, now))
-    };
     // Read without a conflict: a row that is written meanwhile is none of ours.
-    let rows = tr.get_range(&option, 1, true).await?;
+    let rows = RangeRead::of(space.expiry.by(now)).limit(page_rows()).page(tr).await?;
     let rows: Vec<_> = rows.iter().map(|row| (row.key().to_vec(), row.value().to_vec())).collect();
     let (mut page, mut bytes, mut trouble) = (Page::default(), 0, None);
     for group in rows.chunks(together()) {
@@ -90,7 +85,9 @@ pub(crate) async fn expire_due(
         }
     }
     if page.rows == 0 {
-        return trouble.map_or_else(|| Ok(ExpiredPage::default()), Err);
+        trouble.map_or(Ok(()), Err)?;
+        agenda::check_first(&space.expiry, tr).await?;
+        return Ok(ExpiredPage::default());
     }
     page.end(space, tr, now, on_expiry).await
 }
@@ -104,7 +101,7 @@ struct Waiting {
 
 /// The item of a row, if it expires: it waits, and no attempt has begun.
 async fn find(space: &Space, tr: &Transaction, key: &[u8]) -> Result<(ItemId, Option<Waiting>), QueueError> {
-    let (time, id) = expiry::decode(&space.expiry, key).ok_or_else(|| QueueError::unreadable(key))?;
+    let (time, id) = space.expiry.decode_item(key).ok_or_else(|| QueueError::unreadable(key))?;
     place::check_kind(space, &id)?;
     let bytes = |value: &[u8]| Bytes::copy_from_slice(value);
     let (ready, meta, due) = try_join3(
@@ -125,7 +122,7 @@ async fn find(space: &Space, tr: &Transaction, key: &[u8]) -> Result<(ItemId, Op
         return Ok((id, found));
     }
     let Some(due) = due.and_then(|due| later::decode_due(&due)) else { return Ok((id, None)) };
-    let key = later::key(&space.later, due, &id);
+    let key = space.later.key(due, id.as_bytes());
     let Some(record) = tr.get(&key, true).await?.filter(|record| expires(record)) else {
         return Ok((id, None));
     };

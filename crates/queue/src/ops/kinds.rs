@@ -7,7 +7,7 @@ use bytes::Bytes;
 use foundationdb::Transaction;
 use futures::future::{try_join, try_join_all, try_join4};
 
-use crate::keys::{Space, later, range};
+use crate::keys::{Space, range};
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
 use crate::model::kind::Kind;
@@ -36,12 +36,12 @@ pub(crate) async fn check(space: &Space, tr: &Transaction) -> Result<(), QueueEr
     let (elsewhere, ready, aside, dead) = try_join4(
         first_elsewhere(space, tr),
         first_key(tr, &space.item_range()),
-        first_key(tr, &range(&space.later)),
+        first_key(tr, &space.later.all()),
         first_key(tr, &range(&space.dead)),
     )
     .await?;
     behind(ready, &space.ready).map_or(Ok(()), |id| check_ready(space, &id))?;
-    let aside = aside.and_then(|key| later::decode(&space.later, &key).map(|(_, id)| id));
+    let aside = aside.and_then(|key| space.later.decode_item(&key).map(|(_, id)| id));
     [elsewhere, aside, behind(dead, &space.dead)].iter().flatten().try_for_each(|id| check_id(space, id))
 }
 

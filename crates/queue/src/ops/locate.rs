@@ -5,7 +5,7 @@ use foundationdb::Transaction;
 use futures::future::try_join5;
 use mutant::bound;
 
-use crate::keys::{Space, later, meta, range};
+use crate::keys::{Space, later, meta};
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
 use crate::model::meta::Millis;
@@ -118,18 +118,18 @@ async fn waiting_at(
     id: &ItemId,
     due: Millis,
 ) -> Result<Option<ScheduledRecord>, QueueError> {
-    let key = later::key(&space.later, due, id);
+    let key = space.later.key(due, id.as_bytes());
     let record = tr.get(&key, true).await?.map(|record| Bytes::copy_from_slice(&record));
     Ok(record.map(|record| ScheduledRecord { key, due, record }))
 }
 
 /// The record of an item that waits for a time that is not known.
 async fn search(space: &Space, tr: &Transaction, id: &ItemId) -> Result<Option<ScheduledRecord>, QueueError> {
-    let mut pages = RangeRead::of(range(&space.later)).page_limit(page_rows()).pages(tr);
+    let mut pages = RangeRead::of(space.later.all()).page_limit(page_rows()).pages(tr);
     while let Some(page) = pages.next_page().await? {
         for row in page.iter().filter(|row| row.key().ends_with(id.as_bytes())) {
             // Of ids of any length, one may end another.
-            if let Some((due, _)) = later::decode(&space.later, row.key()).filter(|(_, found)| found == id) {
+            if let Some((due, _)) = space.later.decode_item(row.key()).filter(|(_, found)| found == id) {
                 let record = Bytes::copy_from_slice(row.value());
                 return Ok(Some(ScheduledRecord { key: row.key().to_vec(), due, record }));
             }

@@ -1,25 +1,26 @@
 //! The reads of a sweeper before it does anything. They conflict with nothing.
 
-use foundationdb::options::StreamingMode;
-use foundationdb::{RangeOption, Transaction};
-use futures::TryStreamExt;
+use foundationdb::Transaction;
 use futures::future::{try_join, try_join5};
 
+use crate::keys::agenda::Event;
 use crate::keys::claims::Claim;
 use crate::keys::duty::Duty;
 use crate::keys::ended::Setting;
 use crate::keys::leases::Header;
-use crate::keys::{Space, after, counters, later, leases, operations, range};
+use crate::keys::{Space, counters, leases, operations, range};
 use crate::model::error::QueueError;
 use crate::model::lease_id::LeaseId;
 use crate::model::meta::Millis;
 use crate::model::sightings::Sightings;
+use crate::ops::agenda::{ByEvent, First, firsts};
 use crate::ops::clocks::Judgement;
 use crate::ops::duty::{Lookout, Scope};
 use crate::ops::find::first_key;
 use crate::ops::sweep_right::held_by_another;
 use crate::ops::went_back::WentBack;
-use crate::ops::{batches, clocks, duty, ended, schedule, times, want, went_back};
+use crate::ops::{clocks, duty, ended, times, want, went_back};
+use crate::run::range_read::RangeRead;
 use crate::run::version::now;
 use crate::run::version_history::VersionHistory;
 use mutant::{bound, mutant};
@@ -45,14 +46,8 @@ pub(crate) struct Seen {
     pub(crate) duty: Option<Duty>,
     /// What the sweeper thinks of its clock.
     pub(crate) clock: Judgement,
-    /// The earliest time that an item waits for.
-    pub(crate) due: Option<Millis>,
-    /// The earliest time that a schedule waits for.
-    pub(crate) schedule: Option<Millis>,
-    /// The earliest time at which an item may expire that no attempt has begun with; later by how far removals are behind other work.
-    pub(crate) expiry: Option<Millis>,
-    /// The earliest time that a batch is to be looked at.
-    pub(crate) batch: Option<Millis>,
+    /// The first time of each event: that of removals is later by how far removals are behind other work.
+    pub(crate) times: ByEvent<Option<Millis>>,
     /// How much was to be read.
     pub(crate) scope: Scope,
     /// For how many versions another sweeper works on the queue. It is read if there may be work.
@@ -119,55 +114,34 @@ pub(crate) async fn look<P: Fn(LeaseId) -> bool>(
 ) -> Result<Seen, QueueError> {
     let version = now(tr).await?;
     leases.history.note(version);
-    let schedules = space.schedules();
-    let first_schedule = schedule::read::first_due(&schedules, tr);
-    let batches = space.batches();
-    let first_batch = batches::due::first_due(&batches, tr, version);
-    let ((duty, clocks), due, schedule, expiry, first_batch) = try_join5(
-        try_join(duty::read(space, tr, true), clocks::read(space, tr, true)),
-        first_due(space, tr),
-        first_schedule,
-        crate::ops::expiry_rows::first(space, tr),
-        first_batch,
-    )
-    .await?;
+    let ((duty, clocks), firsts) =
+        try_join(try_join(duty::read(space, tr, true), clocks::read(space, tr, true)), firsts(space, tr))
+            .await?;
     let clock = lookout.clock.judge(lookout.me, &clocks, version);
     let lookout = &Lookout { now: clock.time(lookout.clock.time), ..lookout.clone() };
     let behind = lookout.now.saturating_sub(clock.removal_time(lookout.clock.time));
-    let expiry = expiry.map(|at| at.saturating_add(behind));
-    let batch = first_batch.map(|due| due.at(lookout.now));
-    let times = due.into_iter().chain(schedule).chain(expiry).chain(batch);
-    let mut scope = lookout.scope(version, duty, times.min());
+    let mut times = ByEvent::of(|event| {
+        let time = firsts[event].map(|first| first.at(lookout.now, version));
+        if event.is_removal() { time.map(|at| at.saturating_add(behind)) } else { time }
+    });
+    let mut scope = lookout.scope(version, duty, times.iter().min());
     if let Scope::Unless(npop, _) = scope
         && self::npop(space, tr).await?.unwrap_or(0) != npop
         && !mutant("fetch-from-an-idle-queue-unseen")
     {
         scope = Scope::Everything;
     }
-    let batch = first_batch.map(|due| due.paced(lookout, version));
-    let mut seen = Seen {
-        version,
-        known: None,
-        duty,
-        clock,
-        due,
-        schedule,
-        expiry,
-        batch,
-        scope,
-        claimed: None,
-        seldom: None,
-    };
+    if let Some(First::Marked(_)) = firsts[Event::Batch]
+        && let Some(again) = lookout.marks_again(version)
+    {
+        times[Event::Batch] = Some(again);
+    }
+    let mut seen = Seen { version, known: None, duty, clock, times, scope, claimed: None, seldom: None };
     if scope == Scope::Everything && lookout.looks_always() {
         let seldom = look_at_seldom(space, tr, version, &leases);
         let (claimed, seldom) = try_join(claimed(space, tr, lookout, version), seldom).await?;
         (seen.claimed, seen.seldom) = (claimed, Some(seldom));
-    } else if scope == Scope::Everything
-        || seen.is_due(seen.due, lookout)
-        || seen.is_due(seen.schedule, lookout)
-        || seen.is_due(seen.expiry, lookout)
-        || seen.is_due(seen.batch, lookout)
-    {
+    } else if scope == Scope::Everything || Event::ALL.iter().any(|event| seen.is_due(*event, lookout)) {
         seen.claimed = claimed(space, tr, lookout, version).await?;
         if seen.claimed.is_none() && scope == Scope::Everything {
             seen.seldom = Some(look_at_seldom(space, tr, version, &leases).await?);
@@ -177,10 +151,10 @@ pub(crate) async fn look<P: Fn(LeaseId) -> bool>(
 }
 
 impl Seen {
-    /// Whether this sweeper is to do what is due at a time. While another one is on duty, it does so only when that one is late.
-    pub(crate) fn is_due(&self, time: Option<Millis>, lookout: &Lookout) -> bool {
+    /// Whether this sweeper is to do what is due of an event. While another one is on duty, it does so only when that one is late.
+    pub(crate) fn is_due(&self, event: Event, lookout: &Lookout) -> bool {
         let is_second = lookout.is_second(self.version, self.duty) && self.scope != Scope::Everything;
-        !is_second && time.is_some_and(|time| time <= lookout.now)
+        !is_second && self.times[event].is_some_and(|time| time <= lookout.now)
     }
 }
 
@@ -221,13 +195,6 @@ async fn look_at_seldom<P: Fn(LeaseId) -> bool>(
     Ok(Seldom { operation, times, went_back, has_requests, requests, npop, history, ..page })
 }
 
-/// A key that is none of ours counts as due, so that any process that goes about it names it; but for one behind all times, which nobody gets to.
-pub(super) async fn first_due(space: &Space, tr: &Transaction) -> Result<Option<Millis>, QueueError> {
-    let Some(key) = first_key(tr, &range(&space.later)).await? else { return Ok(None) };
-    let none_of_ours = || (key <= later::at(&space.later, Millis::MAX)).then_some(0);
-    Ok(later::decode(&space.later, &key).map_or_else(none_of_ours, |(due, _)| Some(due)))
-}
-
 async fn oldest_operation(space: &Space, tr: &Transaction) -> Result<Option<u64>, QueueError> {
     let key = first_key(tr, &range(&space.oplog)).await?;
     Ok(key.and_then(|key| operations::log_version(&space.oplog, &key)))
@@ -242,15 +209,13 @@ async fn look_at_leases<P: Fn(LeaseId) -> bool>(
 ) -> Result<Seldom, QueueError> {
     let (first, end) = range(&space.leases);
     let begin = leases.from.map_or(first.clone(), <[u8]>::to_vec);
-    let option =
-        RangeOption { mode: StreamingMode::WantAll, ..RangeOption::from((begin.as_slice(), end.as_slice())) };
-    let mut pages = tr.get_ranges(option, true);
+    let mut pages = RangeRead::of((begin.as_slice(), end.as_slice())).pages(tr);
     let has_leases = leases.from.is_some();
     let (mut seen, mut bytes) = (Seldom { has_leases, ..Seldom::default() }, 0);
     while seen.expired.len() < max_expired()
-        && let Some(page) = pages.try_next().await?
+        && let Some(page) = pages.next_page().await?
     {
-        for row in &page {
+        for row in page.iter() {
             bytes += row.key().len() + row.value().len();
             let Some(id) = leases::decode_key(&space.leases, row.key()) else { continue };
             let Some(header) = Header::decode(row.value()) else { continue };
@@ -263,8 +228,8 @@ async fn look_at_leases<P: Fn(LeaseId) -> bool>(
                 seen.expired.push(id);
             }
         }
-        if bytes >= page_bytes() && page.more() && !mutant("look-unbounded") {
-            seen.next = page.last().map(|row| after(row.key()));
+        if bytes >= page_bytes() && page.has_more() && !mutant("look-unbounded") {
+            seen.next = page.next();
             break;
         }
     }

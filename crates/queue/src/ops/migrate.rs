@@ -106,7 +106,7 @@ pub(crate) fn tally(space: &Space, key: &[u8], value: &[u8], tally: &mut Tally) 
     tally.bytes += (key.len() + value.len()) as u64;
     if key.starts_with(&space.ready) || key.starts_with(&space.parted) {
         tally.ready += 1;
-    } else if key.starts_with(&space.later) {
+    } else if key.starts_with(space.later.prefix()) {
         tally.waiting += 1;
     } else if key.starts_with(&space.dead) {
         tally.dead += 1;

@@ -4,6 +4,7 @@
 //! transaction.
 
 pub(crate) mod acknowledge;
+pub(crate) mod agenda;
 pub(crate) mod aside;
 pub(crate) mod batches;
 pub(crate) mod cancel;
@@ -22,10 +23,10 @@ pub(crate) mod ended;
 pub(crate) mod exists;
 pub(crate) mod expire;
 pub(crate) mod expiry;
-pub(crate) mod expiry_rows;
 pub(crate) mod find;
 pub(crate) mod forget_operations;
 pub(crate) mod index;
+pub(crate) mod item_times;
 pub(crate) mod jump;
 pub(crate) mod keyed;
 pub(crate) mod kinds;
@@ -52,7 +53,6 @@ pub(crate) mod recount;
 pub(crate) mod relocate;
 pub(crate) mod reschedule;
 pub(crate) mod retention;
-pub(crate) mod row_page;
 #[cfg(feature = "migration")]
 pub(crate) mod rows;
 pub(crate) mod running;

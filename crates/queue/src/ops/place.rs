@@ -7,7 +7,7 @@ use crate::keys::{Space, later, meta};
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
 use crate::model::meta::{Meta, Millis};
-use crate::ops::{expiry_rows, unique};
+use crate::ops::{item_times, unique};
 use mutant::mutant;
 
 /// The value of an item that is put aside or a dead letter. Read without a conflict: it stays as it is as long as the item's record
@@ -34,7 +34,7 @@ pub(crate) fn ready(space: &Space, tr: &Transaction, id: &ItemId, value: &[u8], 
 
 /// Puts an item aside until a time.
 pub(crate) fn later(space: &Space, tr: &Transaction, id: &ItemId, due: Millis, value: &[u8], meta: &Meta) {
-    tr.set(&later::key(&space.later, due, id), &meta::encode(meta));
+    tr.set(&space.later.key(due, id.as_bytes()), &meta::encode(meta));
     tr.set(&space.body_key(id), value);
     tr.set(&space.due_key(id), &later::encode_due(due));
 }
@@ -55,7 +55,7 @@ pub(crate) fn dead(space: &Space, tr: &Transaction, id: &ItemId, value: &[u8], m
         _ => meta::encode(meta),
     };
     tr.set(&space.dead_key(id), &record);
-    expiry_rows::clear(space, tr, id, meta);
+    item_times::clear_expiry(space, tr, id, meta);
     tr.set(&space.body_key(id), value);
     if !mutant("dead-letter-keeps-key") {
         unique::of_undone(space, tr, id, meta);

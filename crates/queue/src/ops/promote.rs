@@ -4,13 +4,14 @@ use bytes::Bytes;
 use foundationdb::Transaction;
 use futures::future::join_all;
 
-use crate::keys::{Space, later, range};
+use crate::keys::Space;
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
 use crate::model::meta::Millis;
-use crate::ops::row_page::RowPage;
+use crate::ops::agenda::check_first;
 use crate::ops::transition::{After, Before, Subject, Transitions};
 use crate::ops::{cost, place};
+use crate::run::range_read::RangeRead;
 use mutant::{bound, mutant};
 
 /// The most items of one transaction.
@@ -57,10 +58,10 @@ impl ReadyPage {
 /// # Errors
 /// The error of the first unreadable item, if there is nothing else to do.
 pub(crate) async fn promote(space: &Space, tr: &Transaction, now: Millis) -> Result<usize, QueueError> {
-    let (begin, end) = range(&space.later);
-    let end = now.checked_add(1).map_or(end, |next| later::at(&space.later, next));
+    let (begin, end) = space.later.by(now);
     match page(space, tr, (&begin, &end)).await? {
         ReadyPage { moved: 0, trouble: Some(error), .. } => Err(error),
+        ReadyPage { moved: 0, trouble: None, .. } => check_first(&space.later, tr).await.map(|()| 0),
         page => Ok(page.moved),
     }
 }
@@ -72,9 +73,9 @@ pub(crate) async fn promote(space: &Space, tr: &Transaction, now: Millis) -> Res
 pub(crate) async fn page(
     space: &Space,
     tr: &Transaction,
-    (begin, end): (&[u8], &[u8]),
+    range: (&[u8], &[u8]),
 ) -> Result<ReadyPage, QueueError> {
-    let rows = RowPage::read(tr, (begin, end), page_rows(), true).await?;
+    let rows = RangeRead::of(range).limit(page_rows()).page(tr).await?;
     let mut page = ReadyPage { next: rows.next(), ..ReadyPage::default() };
     let scheduled: Vec<_> = rows.iter().map(|row| scheduled(space, row.key(), row.value())).collect();
     drop(rows);
@@ -117,7 +118,7 @@ pub(crate) async fn page(
 
 /// The key of a row, and its item; or why there is none that can be moved.
 fn scheduled(space: &Space, key: &[u8], record: &[u8]) -> (Vec<u8>, Result<Scheduled, QueueError>) {
-    let found = later::decode(&space.later, key).ok_or_else(|| QueueError::unreadable(key));
+    let found = space.later.decode_item(key).ok_or_else(|| QueueError::unreadable(key));
     let item = found.and_then(|(_, id)| {
         place::check_kind(space, &id)?;
         Ok(Scheduled { id, record: Bytes::copy_from_slice(record) })

@@ -209,7 +209,7 @@ async fn is_queue(
         &space.chunks,
         &space.dead,
         &space.held,
-        &space.later,
+        space.later.prefix(),
         &space.leases,
         &space.meta,
         &space.parted,

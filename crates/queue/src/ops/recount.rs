@@ -42,7 +42,7 @@ pub(crate) async fn compare(space: &Space, tr: &Transaction) -> Result<Recount, 
     };
     let (ready, waiting, dead) = try_join3(
         ready,
-        counted(tr, between(tr, &space.nlater, &space.ndue, true), range(&space.later)),
+        counted(tr, between(tr, &space.nlater, &space.ndue, true), space.later.all()),
         counted(tr, dead, range(&space.dead)),
     )
     .await?;

@@ -25,7 +25,7 @@ use crate::ops::counting::{Becomes, Counting, Was};
 use crate::ops::ended::{self, Endings};
 use crate::ops::keyed::changes::Changes;
 use crate::ops::scan::decode_record;
-use crate::ops::{dead, expiry_rows, place};
+use crate::ops::{dead, item_times, place};
 use crate::run::conflict;
 
 /// The state of an item before a transition.
@@ -219,7 +219,7 @@ impl<'a> Transitions<'a> {
                 self.may_expire_again(tr, before, id, &record);
             }
             (After::Scheduled(due), Before::Scheduled(_)) if matches!(record, Record::Same(_)) => {
-                tr.set(&later::key(&space.later, due, id), &record.stored());
+                tr.set(&space.later.key(due, id.as_bytes()), &record.stored());
                 tr.set(&space.due_key(id), &later::encode_due(due));
             }
             (After::Scheduled(due), _) => {
@@ -254,7 +254,7 @@ impl<'a> Transitions<'a> {
     /// the sweeper may have removed it meanwhile, since running items do not expire.
     fn may_expire_again(&self, tr: &Transaction, before: Before<'_>, id: &ItemId, record: &Record<'_>) {
         if let (Before::Leased(_), Record::Same(record)) = (before, record) {
-            expiry_rows::note(self.space, tr, id, record);
+            item_times::note_expiry(self.space, tr, id, record);
         }
     }
 

@@ -3,10 +3,10 @@
 use foundationdb::Transaction;
 use foundationdb::options::MutationType;
 
-use crate::keys::{Space, expiry};
+use crate::keys::Space;
 use crate::model::id::ItemId;
 use crate::model::meta::Meta;
-use crate::ops::cost;
+use crate::ops::{cost, item_times};
 use mutant::mutant;
 
 /// Frees the key of an item that is done, or was taken for good, unless it is taken for a time.
@@ -20,9 +20,7 @@ pub(crate) fn of_ended(space: &Space, tr: &Transaction, id: &ItemId, meta: &Meta
 pub(crate) fn of_undone(space: &Space, tr: &Transaction, id: &ItemId, meta: &Meta) {
     let Some(key) = &meta.unique else { return };
     free(space, tr, id, key);
-    if let Some(until) = meta.unique_until {
-        tr.clear(&expiry::key(&space.expiry, until, id));
-    }
+    item_times::clear_unique(space, tr, id, meta);
 }
 
 /// Frees a key if it is still this item's. The empty key is none. Reads nothing, and conflicts as a write does. Returns the bytes that this takes.

@@ -10,6 +10,7 @@ use fdb_embedded as _;
 
 mod common;
 
+mod agenda;
 mod approaches;
 mod attributes;
 mod batch_model;

@@ -5,13 +5,15 @@ use mutant::bound;
 
 use super::plan::Chore;
 use super::{Sweep, SweepCounts, Sweeper};
+use crate::keys::agenda::Event;
 use crate::keys::claims::Claim;
 use crate::model::error::QueueError;
 use crate::model::lease_id::LeaseId;
 use crate::model::meta::Millis;
 use crate::model::retry_error::RetryError;
 use crate::model::time::versions;
-use crate::ops::batches::due::{ClosedPage, PACE, close_due};
+use crate::ops::batches::due::{ClosedPage, close_due};
+use crate::ops::duty::MARKS_PACE;
 use crate::ops::expire::Terms;
 use crate::ops::expiry::expire_due;
 use crate::ops::keyed::pace;
@@ -84,7 +86,7 @@ impl Sweeper {
         let mut running = Running { sweeper: self, work, sweep, unsure: Vec::new() };
         let done = match work {
             // It only adds data, and a full disk stays full.
-            Work::Chore(Chore::Fire | Chore::CloseBatches) => {
+            Work::Chore(Chore::Due(Event::Schedule | Event::Batch)) => {
                 complete_adding(db, &sweep.rules.policy, &mut running).await
             }
             _ => complete(db, &sweep.rules.policy, &mut running).await,
@@ -94,8 +96,8 @@ impl Sweeper {
         sweep.moved += applied.moved;
         sweep.occurrences.extend(applied.fired.occurrences);
         sweep.unusable_schedules.extend(applied.fired.unusable);
-        if matches!(work, Work::Chore(Chore::CloseBatches)) && !applied.closed.is_full {
-            self.marks_from = self.last.saturating_add(PACE);
+        if matches!(work, Work::Chore(Chore::Due(Event::Batch))) && !applied.closed.is_full {
+            self.marks_from = self.last.saturating_add(MARKS_PACE);
         }
         sweep.closed_batches.extend(applied.closed.closed);
         sweep.unusable_batches.extend(applied.closed.unusable);
@@ -120,22 +122,22 @@ impl Sweeper {
     ) -> Result<Applied, QueueError> {
         let space = self.queue.space();
         let moved = match work {
-            Work::Chore(Chore::Promote) => SweepCounts {
+            Work::Chore(Chore::Due(Event::Ready)) => SweepCounts {
                 promoted: promote::promote(space, tr, sweep.now()).await?,
                 ..SweepCounts::default()
             },
-            Work::Chore(Chore::Fire) => {
+            Work::Chore(Chore::Due(Event::Schedule)) => {
                 let now = sweep.now();
                 let fired = fire_due(space, tr, (now, sweep.rules.ttl), &mut self.rng).await?;
                 let notes = fired.has_written;
                 return Ok(Applied { notes, fired, ..Applied::default() });
             }
-            Work::Chore(Chore::Expire) => {
+            Work::Chore(Chore::Due(Event::Expiry)) => {
                 let page = expire_due(space, tr, sweep.removal_time(), sweep.rules.on_expiry).await?;
                 let moved = SweepCounts { expired: page.items, ..SweepCounts::default() };
                 return Ok(Applied { moved, notes: page.rows > 0, ..Applied::default() });
             }
-            Work::Chore(Chore::CloseBatches) => {
+            Work::Chore(Chore::Due(Event::Batch)) => {
                 let closed = close_due(space, tr, (sweep.now(), sweep.rules.ttl), &mut self.rng).await?;
                 let notes = closed.has_written;
                 return Ok(Applied { notes, closed, ..Applied::default() });

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::plan::Chore;
+use crate::keys::agenda::Event;
 use crate::model::lease_id::LeaseId;
 use crate::model::time::duration;
 use crate::ops::look::Seen;
@@ -39,10 +40,9 @@ impl Failing {
     /// Takes out of what was seen what is passed over.
     pub(super) fn pass_over(&self, seen: &mut Seen) {
         let fails = |chore: &Chore| self.0.contains_key(chore);
-        seen.due = seen.due.filter(|_| !fails(&Chore::Promote));
-        seen.schedule = seen.schedule.filter(|_| !fails(&Chore::Fire));
-        seen.expiry = seen.expiry.filter(|_| !fails(&Chore::Expire));
-        seen.batch = seen.batch.filter(|_| !fails(&Chore::CloseBatches));
+        for event in Event::ALL.into_iter().filter(|event| fails(&Chore::Due(*event))) {
+            seen.times[event] = None;
+        }
         if let Some(seldom) = &mut seen.seldom {
             seldom.operation = seldom.operation.filter(|_| !fails(&Chore::Forget));
             seldom.requests &= !fails(&Chore::Dismiss);
@@ -65,6 +65,7 @@ impl Failing {
 mod tests {
     use super::*;
     use crate::model::session_id::SessionId;
+    use crate::ops::agenda::ByEvent;
     use crate::ops::clocks::Judgement;
     use crate::ops::duty::Scope;
     use crate::ops::look::Seldom;
@@ -73,7 +74,9 @@ mod tests {
     fn failed_sweep_work_is_skipped_for_ten_seconds() {
         let lease = LeaseId { session: SessionId([1; 16]), number: 1 };
         let mut failing = Failing::default();
-        for (chore, version) in [(Chore::Return(lease), 100), (Chore::Promote, 200), (Chore::Forget, 300)] {
+        for (chore, version) in
+            [(Chore::Return(lease), 100), (Chore::Due(Event::Ready), 200), (Chore::Forget, 300)]
+        {
             failing.add(chore, version);
         }
         let seldom = Seldom { operation: Some(1), requests: true, ..Seldom::default() };
@@ -82,10 +85,7 @@ mod tests {
             known: None,
             duty: None,
             clock: Judgement::default(),
-            due: Some(1),
-            schedule: Some(1),
-            expiry: Some(1),
-            batch: Some(1),
+            times: ByEvent::of(|_| Some(1)),
             scope: Scope::Everything,
             claimed: None,
             seldom: Some(seldom),
@@ -93,7 +93,7 @@ mod tests {
         let mut passed = seen;
         failing.pass_over(&mut passed);
         let seldom = passed.seldom.unwrap();
-        assert_eq!((passed.due, passed.schedule, passed.expiry), (None, Some(1), Some(1)));
+        assert_eq!(passed.times, ByEvent::of(|event| (event != Event::Ready).then_some(1)));
         assert_eq!((seldom.operation, seldom.requests), (None, true));
         assert!(failing.has_lease(lease));
         assert_eq!(failing.pause(300), Some(duration(PAUSE - 200)));

@@ -18,6 +18,7 @@ use std::time::{Duration, SystemTime};
 use foundationdb::Database;
 
 use crate::client::queue::Queue;
+use crate::keys::agenda::Event;
 use crate::keys::clocks::Reading;
 use crate::keys::duty::Duty;
 use crate::model::clocks::ClocksDiffer;
@@ -485,8 +486,8 @@ impl Sweeper {
 
     /// Writes down what the clock says in a queue without a record of duty, if something waits for its time there and nobody has done so for a while.
     async fn note_clock(&self, db: &Database, seen: &Seen, sweep: &mut Sweep<'_>) {
-        let has_times = [seen.due, seen.schedule, seen.expiry, seen.batch].iter().any(Option::is_some);
-        if let Some(reading) = seen.clock.stale.filter(|_| has_times && seen.clock.is_forgotten) {
+        let waits = seen.times.iter().next().is_some();
+        if let Some(reading) = seen.clock.stale.filter(|_| waits && seen.clock.is_forgotten) {
             // It has a reading in the record by then, or tries again.
             let _: bool = self.publish(db, (reading, 0), false, sweep).await;
         }
@@ -519,7 +520,8 @@ impl Sweeper {
                 match sweep.note(result) {
                     // There may be more.
                     Some(Ran::Moved)
-                        if !matches!(chore, Chore::Return(_) | Chore::Note(_) | Chore::CloseBatches) => {}
+                        if !matches!(chore, Chore::Return(_) | Chore::Note(_) | Chore::Due(Event::Batch)) => {
+                    }
                     Some(Ran::Claimed) => return,
                     Some(Ran::Moved | Ran::Nothing) => break,
                     None => {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::rules::SweepRules;
+use crate::keys::agenda::Event;
 use crate::model::lease_id::LeaseId;
 use crate::model::time::{duration, versions};
 use crate::ops::duty::{Lookout, Scope};
@@ -14,14 +15,8 @@ use crate::ops::times;
 pub(super) enum Chore {
     /// Give back the items of a lease that has run out.
     Return(LeaseId),
-    /// Make items ready that are due.
-    Promote,
-    /// Fire schedules that are due.
-    Fire,
-    /// End items that have expired before their first attempt.
-    Expire,
-    /// Close batches that are complete or due.
-    CloseBatches,
+    /// Do what is due of this event.
+    Due(Event),
     /// Forget old operations.
     Forget,
     /// Note at what time this version was known, so that operations have an age.
@@ -82,17 +77,7 @@ fn chores(seen: &Seen, lookout: &Lookout, rules: &SweepRules) -> Vec<Chore> {
     let none = Seldom::default();
     let seldom = seen.seldom.as_ref().unwrap_or(&none);
     let mut chores: Vec<_> = seldom.expired.iter().map(|id| Chore::Return(*id)).collect();
-    let times = [
-        (seen.due, Chore::Promote),
-        (seen.schedule, Chore::Fire),
-        (seen.expiry, Chore::Expire),
-        (seen.batch, Chore::CloseBatches),
-    ];
-    for (time, chore) in times {
-        if seen.is_due(time, lookout) {
-            chores.push(chore);
-        }
-    }
+    chores.extend(Event::ALL.into_iter().filter(|event| seen.is_due(*event, lookout)).map(Chore::Due));
     let kept = versions(rules.idempotency_window);
     if let Some(oldest) = seldom.operation {
         if oldest < times::old_before(&seldom.times, seen.version, removes_by, kept) {
@@ -126,8 +111,11 @@ fn rest(seen: &Seen, lookout: &Lookout, rules: &SweepRules) -> Duration {
         duration(again.saturating_sub(seen.version)).max(if stands_still { STILL } else { Duration::ZERO });
     let is_second = lookout.is_second(seen.version, seen.duty);
     let patience = if is_second { duration(lookout.patience()) } else { Duration::ZERO };
-    let due = seen.due.into_iter().chain(seen.schedule).chain(seen.expiry).chain(seen.batch).min();
-    let due = due.map(|due| Duration::from_millis(due.saturating_sub(lookout.now)).saturating_add(patience));
+    let due = seen
+        .times
+        .iter()
+        .min()
+        .map(|due| Duration::from_millis(due.saturating_sub(lookout.now)).saturating_add(patience));
     let answers = seen.clock.settles_in.map(|left| duration(left + 1));
     due.into_iter().chain(answers).fold(look, Duration::min)
 }
@@ -139,6 +127,7 @@ mod tests {
     use crate::model::meta::Millis;
     use crate::model::session_id::SessionId;
     use crate::model::sightings::Sightings;
+    use crate::ops::agenda::ByEvent;
     use crate::ops::clocks::{Judgement, OwnClock};
 
     const ME: SessionId = SessionId([1; 16]);
@@ -167,14 +156,17 @@ mod tests {
             known: Some(KNOWN),
             duty: None,
             clock: Judgement::default(),
-            due: None,
-            schedule: None,
-            expiry: None,
-            batch: None,
+            times: ByEvent::default(),
             scope: Scope::Everything,
             claimed: None,
             seldom: Some(Seldom::default()),
         }
+    }
+
+    /// The first times of these events.
+    fn first<const N: usize>(times: [(Event, Millis); N]) -> ByEvent<Option<Millis>> {
+        let time = |event| times.iter().find(|(of, _)| *of == event).map(|(_, time)| *time);
+        ByEvent::of(time)
     }
 
     fn lookout() -> Lookout {
@@ -211,50 +203,51 @@ mod tests {
 
     #[test]
     fn a_sweeper_rests_until_the_first_due_item_or_deadline() {
-        assert_eq!(of(&Seen { due: Some(NOW + 20), ..seen() }), Plan::Rest(Duration::from_millis(20)));
-        assert_eq!(of(&Seen { due: Some(u64::MAX), ..seen() }), Plan::Rest(Duration::from_secs(1)));
+        assert_eq!(
+            of(&Seen { times: first([(Event::Ready, NOW + 20)]), ..seen() }),
+            Plan::Rest(Duration::from_millis(20))
+        );
+        assert_eq!(
+            of(&Seen { times: first([(Event::Ready, u64::MAX)]), ..seen() }),
+            Plan::Rest(Duration::from_secs(1))
+        );
         let seldom = Some(Seldom { deadline: Some(10_000_700), ..Seldom::default() });
         assert_eq!(of(&Seen { seldom, ..seen() }), Plan::Rest(Duration::from_micros(701)));
     }
 
     #[test]
-    fn a_sweeper_rests_until_the_first_schedule_and_fires_it() {
-        let seen = |due, schedule| Seen { due, schedule, ..seen() };
-        assert_eq!(of(&seen(Some(NOW + 30), Some(NOW + 20))), Plan::Rest(Duration::from_millis(20)));
-        assert_eq!(of(&seen(Some(NOW + 20), Some(NOW + 30))), Plan::Rest(Duration::from_millis(20)));
-        assert_eq!(of(&seen(Some(NOW + 20), Some(NOW))), Plan::Work(vec![Chore::Fire]));
-        assert_eq!(of(&seen(Some(NOW), Some(NOW))), Plan::Work(vec![Chore::Promote, Chore::Fire]));
+    fn a_sweeper_rests_until_the_first_event_and_does_what_is_due() {
+        for event in Event::ALL {
+            for other in Event::ALL.into_iter().filter(|other| *other != event) {
+                let seen = |time, others| Seen { times: first([(event, time), (other, others)]), ..seen() };
+                assert_eq!(of(&seen(NOW + 20, NOW + 30)), Plan::Rest(Duration::from_millis(20)));
+                assert_eq!(of(&seen(NOW, NOW + 20)), Plan::Work(vec![Chore::Due(event)]));
+                let both = vec![Chore::Due(event.min(other)), Chore::Due(event.max(other))];
+                assert_eq!(of(&seen(NOW, NOW)), Plan::Work(both));
+            }
+        }
     }
 
     #[test]
-    fn a_sweeper_rests_until_the_first_expiry_and_ends_what_has_expired() {
-        let seen = |due, expiry| Seen { due, expiry, ..seen() };
-        assert_eq!(of(&seen(Some(NOW + 30), Some(NOW + 20))), Plan::Rest(Duration::from_millis(20)));
-        assert_eq!(of(&seen(Some(NOW + 20), Some(NOW))), Plan::Work(vec![Chore::Expire]));
-        assert_eq!(of(&seen(Some(NOW), Some(NOW))), Plan::Work(vec![Chore::Promote, Chore::Expire]));
-    }
-
-    #[test]
-    fn a_sweeper_rests_until_the_first_batch_is_due_and_closes_it() {
-        let seen = |batch| Seen { batch: Some(batch), ..seen() };
-        assert_eq!(of(&seen(NOW + 20)), Plan::Rest(Duration::from_millis(20)));
-        assert_eq!(of(&seen(NOW)), Plan::Work(vec![Chore::CloseBatches]));
+    fn a_sweeper_leaves_what_is_due_to_the_one_on_duty() {
+        let seen = Seen { times: first([(Event::Batch, NOW)]), ..seen() };
         let other = Some(Duty { sweeper: OTHER, looked: 0, until: 0, idle: None });
-        let scheduled = Seen { duty: other, scope: Scope::Scheduled, seldom: None, ..seen(NOW) };
+        let scheduled = Seen { duty: other, scope: Scope::Scheduled, seldom: None, ..seen };
         assert_eq!(of(&scheduled), Plan::Rest(Duration::from_millis(300)));
     }
 
     #[test]
     fn a_sweeper_does_not_look_all_the_time_while_versions_stand_still() {
-        let seen = Seen { due: Some(NOW + 20), scope: Scope::Scheduled, seldom: None, ..seen() };
-        let of_last = |last, due| {
+        let waiting = first([(Event::Ready, NOW + 20)]);
+        let seen = Seen { scope: Scope::Scheduled, seldom: None, ..seen() };
+        let of_last = |last, times| {
             let lookout = Lookout { last, pause: 0..10_000_001, ..lookout() };
-            plan(&Seen { due, ..seen.clone() }, &lookout, &rules())
+            plan(&Seen { times, ..seen.clone() }, &lookout, &rules())
         };
-        assert_eq!(of_last(9_999_999, None), Plan::Rest(Duration::from_micros(1)));
-        assert_eq!(of_last(10_000_000, None), Plan::Rest(STILL));
+        assert_eq!(of_last(9_999_999, ByEvent::default()), Plan::Rest(Duration::from_micros(1)));
+        assert_eq!(of_last(10_000_000, ByEvent::default()), Plan::Rest(STILL));
         // Scheduled items have their time by the clock.
-        assert_eq!(of_last(10_000_000, seen.due), Plan::Rest(Duration::from_millis(20)));
+        assert_eq!(of_last(10_000_000, waiting), Plan::Rest(Duration::from_millis(20)));
     }
 
     #[test]
@@ -277,12 +270,12 @@ mod tests {
             requests: true,
             ..Seldom::default()
         };
-        let seen = Seen { due: Some(NOW), seldom: Some(seldom), ..seen() };
+        let seen = Seen { times: first([(Event::Ready, NOW)]), seldom: Some(seldom), ..seen() };
         assert_eq!(
             of(&seen),
             Plan::Work(vec![
                 Chore::Return(LEASE),
-                Chore::Promote,
+                Chore::Due(Event::Ready),
                 Chore::Forget,
                 Chore::Note(KNOWN),
                 Chore::Dismiss
@@ -295,14 +288,20 @@ mod tests {
     fn a_second_sweeper_leaves_due_items_to_the_one_on_duty_until_that_is_late() {
         let duty = |sweeper| Some(Duty { sweeper, looked: 0, until: 0, idle: None });
         let of_scope = |scope, sweeper, due| {
-            of(&Seen { scope, duty: duty(sweeper), due: Some(due), seldom: None, ..seen() })
+            of(&Seen {
+                scope,
+                duty: duty(sweeper),
+                times: first([(Event::Ready, due)]),
+                seldom: None,
+                ..seen()
+            })
         };
         let patience = duration(lookout().patience());
         assert_eq!(of_scope(Scope::Standby(20_000_000), OTHER, NOW), Plan::Rest(patience));
         assert_eq!(of_scope(Scope::Standby(10_000_500), OTHER, NOW), Plan::Rest(Duration::from_micros(500)));
         assert_eq!(of_scope(Scope::Scheduled, OTHER, NOW), Plan::Rest(Duration::from_millis(300)));
-        assert_eq!(of_scope(Scope::Scheduled, ME, NOW), Plan::Work(vec![Chore::Promote]));
-        assert_eq!(of_scope(Scope::Everything, OTHER, NOW), Plan::Work(vec![Chore::Promote]));
+        assert_eq!(of_scope(Scope::Scheduled, ME, NOW), Plan::Work(vec![Chore::Due(Event::Ready)]));
+        assert_eq!(of_scope(Scope::Everything, OTHER, NOW), Plan::Work(vec![Chore::Due(Event::Ready)]));
     }
 
     #[test]

@@ -4,20 +4,20 @@
 //! |---|---|---|
 //! | "schedule", name | what is pushed, and when | `definition` |
 //! | "schedule-state", name | how far the schedule has come | `state` |
-//! | "schedule-due", time, name | empty: when a sweeper looks at the schedule next | |
+//! | "schedule-due", time, name | empty: when a sweeper looks at the schedule next | [`agenda`](crate::keys::agenda) |
 //! | "schedule-log", name, n | what became of some occurrences | `log` |
 
 pub(crate) mod definition;
 pub(crate) mod log;
 pub(crate) mod state;
 
-use crate::keys::{append_bytes, range, split_bytes};
+use crate::keys::agenda::{Agenda, Event, split_name};
+use crate::keys::{append_bytes, range};
 use crate::model::element::{append_number, split_number};
 use crate::model::meta::Millis;
 
 const SCHEDULE: &[u8] = b"schedule";
 const STATE: &[u8] = b"schedule-state";
-const DUE: &[u8] = b"schedule-due";
 const LOG: &[u8] = b"schedule-log";
 
 /// The packed keys of a queue's schedules. They are packed when an operation on schedules begins, so that a queue without schedules
@@ -27,7 +27,8 @@ pub(crate) struct ScheduleSpace {
     /// (q, "schedule").
     pub(crate) definitions: Vec<u8>,
     states: Vec<u8>,
-    due: Vec<u8>,
+    /// When schedules are looked at.
+    pub(crate) due: Agenda,
     logs: Vec<u8>,
 }
 
@@ -38,7 +39,7 @@ impl ScheduleSpace {
         ScheduleSpace {
             definitions: record(SCHEDULE),
             states: record(STATE),
-            due: record(DUE),
+            due: Agenda::new(queue, Event::Schedule),
             logs: record(LOG),
         }
     }
@@ -49,39 +50,26 @@ impl ScheduleSpace {
 
     /// The name of the schedule whose definition has this key.
     pub(crate) fn definition_name(&self, key: &[u8]) -> Option<String> {
-        name_of(key.strip_prefix(self.definitions.as_slice())?)
+        split_name(key.strip_prefix(self.definitions.as_slice())?)
     }
 
     pub(crate) fn state_key(&self, name: &str) -> Vec<u8> {
         with_bytes(&self.states, name.as_bytes())
     }
 
+    /// The key of the row of a schedule's time.
     pub(crate) fn due_key(&self, time: Millis, name: &str) -> Vec<u8> {
-        with_bytes(&with_number(&self.due, time), name.as_bytes())
+        with_bytes(&self.due.at(time), name.as_bytes())
     }
 
-    /// Time and name of a key among those of schedules that are due at a time; `None` if it is of another layout.
+    /// Time and name of such a row; `None` if it is of another layout.
     pub(crate) fn decode_due(&self, key: &[u8]) -> Option<(Millis, String)> {
-        let (time, name) = split_number(key.strip_prefix(self.due.as_slice())?)?;
-        let name = name_of(name)?;
-        // A number has other encodings, too, and to clear the key by time and name would miss those.
-        (self.due_key(time, &name) == key).then_some((time, name))
-    }
-
-    /// All schedules that are due by `time`.
-    pub(crate) fn due_by(&self, time: Millis) -> (Vec<u8>, Vec<u8>) {
-        let (begin, end) = range(&self.due);
-        (begin, time.checked_add(1).map_or(end, |next| with_number(&self.due, next)))
+        self.due.decode(key).and_then(|(time, name)| Some((time, split_name(name)?)))
     }
 
     /// The keys of all states.
     pub(crate) fn all_states(&self) -> (Vec<u8>, Vec<u8>) {
         range(&self.states)
-    }
-
-    /// The rows of all schedules by time.
-    pub(crate) fn all_due(&self) -> (Vec<u8>, Vec<u8>) {
-        range(&self.due)
     }
 
     pub(crate) fn log_key(&self, name: &str, number: u64) -> Vec<u8> {
@@ -100,12 +88,6 @@ impl ScheduleSpace {
         let (begin, end) = range(&with_bytes(&self.logs, name.as_bytes()));
         (begin, number.map_or(end, |number| self.log_key(name, number)))
     }
-}
-
-/// A key that ends with a name.
-fn name_of(rest: &[u8]) -> Option<String> {
-    let (name, rest) = split_bytes(rest)?;
-    rest.is_empty().then(|| String::from_utf8(name).ok()).flatten()
 }
 
 fn with_bytes(subspace: &[u8], element: &[u8]) -> Vec<u8> {
@@ -136,21 +118,6 @@ mod tests {
             if a.0 != b.0 {
                 prop_assert_eq!(space.due_key(a.0, &a.1) < space.due_key(b.0, &b.1), a.0 < b.0);
             }
-        }
-
-        #[test]
-        fn ranges_by_time_hold_what_is_due(time: u64, at: u64, name: String) {
-            let space = ScheduleSpace::new(b"\x01q\x00");
-            let holds = |(begin, end): (Vec<u8>, Vec<u8>), key: Vec<u8>| (begin..end).contains(&key);
-            prop_assert_eq!(holds(space.due_by(time), space.due_key(at, &name)), at <= time);
-            prop_assert!(holds(space.all_due(), space.due_key(at, &name)));
-        }
-
-        #[test]
-        fn any_bytes_are_read_without_panic(key: Vec<u8>) {
-            let space = ScheduleSpace::new(b"");
-            let key = [space.due.as_slice(), &key].concat();
-            let _ = space.decode_due(&key);
         }
     }
 }

@@ -20,8 +20,8 @@ use crate::keys::progress::ProgressRecord;
 use crate::keys::schedules::state::{Last, State, Waiting};
 use crate::keys::wants::Want;
 use crate::keys::{
-    cancelled, chunks, counters, ended, expiry, items, later, leases, meta, operations, progress, recipes,
-    schedules, tokens,
+    cancelled, chunks, counters, ended, items, later, leases, meta, operations, progress, recipes, schedules,
+    tokens,
 };
 use crate::model::history::Ending;
 use crate::model::id_layout::{before_stamp, priority_id, queue_id, suffix_stamp};
@@ -379,11 +379,11 @@ fn golden_side_records_of_an_item() {
     golden(&operand, "017100 016d65746100 33 ffffffffffffffffffff 0001 0a000000");
     let chunk = [&space.chunks, id.as_bytes(), &chunks::suffix(1)].concat();
     golden(&chunk, &format!("017100 016368756e6b00 {stamp} 1501"));
-    golden(&later::key(&space.later, 1_000, &id), &format!("017100 016c6174657200 1603e8 {stamp}"));
+    golden(&space.later.key(1_000, id.as_bytes()), &format!("017100 016c6174657200 1603e8 {stamp}"));
     golden(&space.body_key(&id), &format!("017100 01626f647900 {stamp}"));
     golden(&space.due_key(&id), &format!("017100 0164756500 {stamp}"));
     golden(&later::encode_due(1_000), "e803000000000000");
-    golden(&expiry::key(&space.expiry, 1_000, &id), &format!("017100 0165787069727900 1603e8 {stamp}"));
+    golden(&space.expiry.key(1_000, id.as_bytes()), &format!("017100 0165787069727900 1603e8 {stamp}"));
     golden(&space.dead_key(&id), &format!("017100 016465616400 {stamp}"));
 }
 

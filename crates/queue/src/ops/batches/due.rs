@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use foundationdb::Transaction;
 use foundationdb::future::FdbKeyValue;
 use foundationdb::options::MutationType;
-use foundationdb::{RangeOption, Transaction};
 use futures::future::{try_join, try_join_all, try_join3};
 use mutant::{bound, mutant};
 
@@ -19,12 +19,11 @@ use crate::model::meta::Millis;
 use crate::model::new_item::NewItem;
 use crate::model::rng::Rng;
 use crate::model::time::from_millis;
-use crate::ops::duty::Lookout;
 use crate::ops::push::Entry;
-use crate::ops::row_page::RowPage;
 use crate::ops::schedule::write::pusher;
-use crate::ops::{kinds, went_back};
+use crate::ops::{agenda, kinds, went_back};
 use crate::run::pause::check_unfrozen;
+use crate::run::range_read::RangeRead;
 
 /// The most rows of one transaction. A batch has two at most.
 fn page_rows() -> usize {
@@ -40,8 +39,6 @@ const MARKS: usize = 8;
 fn page_bytes() -> usize {
     bound("due-batch-bytes", 1 << 20)
 }
-/// How soon a sweeper looks at marks again, in versions: half a second.
-pub(crate) const PACE: u64 = 500_000;
 /// When a batch that this version cannot close is looked at again, in milliseconds.
 const AGAIN: Millis = 60_000;
 
@@ -56,56 +53,6 @@ pub(crate) struct ClosedPage {
     pub(crate) has_written: bool,
     /// Whether there were more than one transaction closes.
     pub(crate) is_full: bool,
-}
-
-/// When the first batch is to be looked at: a deadline, or the time at which members ended, by how many versions ago that was. A row
-/// of another layout counts as due, so that the sweeper names it; but for one behind all times.
-pub(crate) async fn first_due(
-    keys: &BatchSpace,
-    tr: &Transaction,
-    version: u64,
-) -> Result<Option<Due>, QueueError> {
-    let option = RangeOption { limit: Some(1), ..RangeOption::from(keys.all_due()) };
-    let rows = tr.get_range(&option, 1, true).await?;
-    let Some(row) = rows.first() else { return Ok(None) };
-    Ok(match keys.decode_due(row.key()) {
-        Some((0, _)) => {
-            // Versions that went back say nothing.
-            let age = mark_version(row.value()).and_then(|of| version.checked_sub(of));
-            Some(Due::Marked(age.map(|age| age / 1_000)))
-        }
-        Some((time, _)) => Some(Due::Deadline(time)),
-        None => (row.key() < keys.due_by(Millis::MAX - 1).1.as_slice()).then_some(Due::Deadline(0)),
-    })
-}
-
-/// When the first batch is to be looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Due {
-    /// Members have ended, or it was committed, about so many milliseconds ago, if that is known.
-    Marked(Option<Millis>),
-    /// This is its deadline.
-    Deadline(Millis),
-}
-
-impl Due {
-    /// The time.
-    pub(crate) fn at(self, now: Millis) -> Millis {
-        match self {
-            Due::Marked(ago) => ago.map_or(0, |ago| now.saturating_sub(ago)),
-            Due::Deadline(at) => at,
-        }
-    }
-
-    /// The same for a sweeper that has looked at marks a short while before: the ends of many members must not keep it busy all the time.
-    pub(crate) fn paced(self, lookout: &Lookout, version: u64) -> Millis {
-        let left = lookout.marks_from.saturating_sub(version);
-        match self {
-            // Versions may have gone back.
-            Due::Marked(_) if (1..=PACE).contains(&left) => lookout.now.saturating_add(left.div_ceil(1_000)),
-            due => due.at(lookout.now),
-        }
-    }
 }
 
 /// A batch of one row or two.
@@ -229,8 +176,8 @@ async fn due_rows(
 ) -> Result<(BTreeMap<Unique, Rows>, bool), QueueError> {
     // Deadlines have a part of the page of their own, since marks may come faster than a sweeper closes batches.
     let (marks, deadlines) = try_join(
-        RowPage::read(tr, keys.marks(), MARKS * page_rows(), true),
-        RowPage::read(tr, keys.deadlines_by(now), page_rows().div_ceil(2), true),
+        RangeRead::of(keys.marks()).limit(MARKS * page_rows()).page(tr),
+        RangeRead::of(keys.deadlines_by(now)).limit(page_rows().div_ceil(2)).page(tr),
     )
     .await?;
     let mut due: BTreeMap<Unique, Rows> = BTreeMap::new();
@@ -249,12 +196,7 @@ async fn due_rows(
         due.entry(id).or_default().mark = Some(value);
     }
     if due.is_empty() {
-        // The first row of all may be of another layout, at a place after the rows that are due.
-        let first = RangeOption { limit: Some(1), ..RangeOption::from(keys.all_due()) };
-        let rows = tr.get_range(&first, 1, true).await?;
-        if let Some(alien) = rows.first().filter(|row| keys.decode_due(row.key()).is_none()) {
-            return Err(QueueError::unreadable(alien.key()));
-        }
+        agenda::check_first(&keys.due, tr).await?;
     }
     Ok((due, is_full))
 }

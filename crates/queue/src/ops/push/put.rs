@@ -5,25 +5,26 @@ use std::borrow::Cow;
 use foundationdb::Transaction;
 use foundationdb::options::MutationType;
 
-use crate::keys::{Space, chunks, expiry, items, later, meta, recipes};
+use crate::keys::{Space, chunks, items, later, meta, recipes};
 use crate::model::kind::{Kind, Packing};
-use crate::model::meta::{Meta, Millis};
 use crate::model::pushed::Spot;
 use crate::model::sizes::MAX_VALUE;
 use crate::model::stored::State;
+use crate::ops::item_times;
 use crate::ops::push::Entry;
 
 /// Writes an item and what goes with it, wherever it is to wait. Counting it is the caller's.
 pub(super) fn put(space: &Space, tr: &Transaction, spot: &Spot, entry: &Entry<'_>) {
     let mut meta = entry.meta();
-    let times = meta.as_ref().filter(|_| entry.state() != State::Dead).map_or_else(Vec::new, over_at);
+    let times =
+        meta.as_ref().filter(|_| entry.state() != State::Dead).map_or_else(Vec::new, item_times::of_new);
     let StoredValue { value, is_in_parts, chunks } = stored_value(space, entry.payload);
     if is_in_parts {
         meta.get_or_insert_default().payload_len = Some(entry.payload.len() as u64);
     }
     let record = match entry.state() {
         State::Ready => None,
-        State::Later(due) => Some(later::at(&space.later, due)),
+        State::Later(due) => Some(space.later.at(due)),
         State::Dead => Some(space.dead.clone()),
     };
     match record {
@@ -47,19 +48,11 @@ pub(super) fn put(space: &Space, tr: &Transaction, spot: &Spot, entry: &Entry<'_
         set(tr, spot, &space.chunks, &chunks::suffix(n), chunk);
     }
     for (time, value) in times {
-        set(tr, spot, &expiry::at(&space.expiry, time), &[], &value);
+        set(tr, spot, &space.expiry.at(time), &[], &value);
     }
     if let Some(key) = entry.unique() {
         set_id(tr, &space.unique_key(key), spot);
     }
-}
-
-/// When something is over for an item, with the values of the rows.
-fn over_at(meta: &Meta) -> Vec<(Millis, Vec<u8>)> {
-    let expires = meta.expires.filter(|_| meta.may_expire());
-    let mut times: Vec<_> = expires.into_iter().chain(meta.unique_until).collect();
-    times.dedup();
-    times.into_iter().map(|time| (time, expiry::value(meta, time).to_vec())).collect()
 }
 
 /// A payload as it is stored.

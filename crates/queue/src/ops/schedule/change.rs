@@ -121,7 +121,7 @@ pub(crate) async fn remove(space: &Space, tr: &Transaction, name: &str) -> Resul
 
 /// Clears all rows by time of a schedule whose state cannot be read.
 async fn clear_rows(keys: &ScheduleSpace, tr: &Transaction, name: &str) -> Result<(), QueueError> {
-    let mut pages = RangeRead::of(keys.all_due()).growing().pages(tr);
+    let mut pages = RangeRead::of(keys.due.all()).growing().pages(tr);
     while let Some(rows) = pages.next_page().await? {
         let is_its = |key: &[u8]| keys.decode_due(key).is_some_and(|(_, of)| of == name);
         rows.iter().filter(|row| is_its(row.key())).for_each(|row| tr.clear(row.key()));

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use foundationdb::options::StreamingMode;
-use foundationdb::{RangeOption, Transaction};
-use futures::TryStreamExt;
+use foundationdb::Transaction;
 use futures::future::{join_all, try_join3};
 use mutant::bound;
 
@@ -23,8 +21,9 @@ use crate::ops::push::{Entry, Pusher};
 use crate::ops::schedule::fire::Firing;
 use crate::ops::schedule::read::{Stored, stored};
 use crate::ops::schedule::write::{Ids, PENDING, Writing, pusher};
-use crate::ops::{kinds, went_back};
+use crate::ops::{agenda, kinds, went_back};
 use crate::run::pause::check_unfrozen;
+use crate::run::range_read::RangeRead;
 
 /// The most schedules of one transaction.
 fn page_schedules() -> usize {
@@ -156,15 +155,10 @@ async fn due_rows(
     tr: &Transaction,
     now: Millis,
 ) -> Result<(Vec<(Millis, String)>, Option<QueueError>), QueueError> {
-    let option = RangeOption {
-        limit: Some(page_rows()),
-        mode: StreamingMode::WantAll,
-        ..RangeOption::from(keys.due_by(now))
-    };
     let (mut due, mut trouble) = (Vec::new(), None);
-    let mut answers = tr.get_ranges(option, true);
-    while let Some(rows) = answers.try_next().await? {
-        for row in &rows {
+    let mut pages = RangeRead::of(keys.due.by(now)).limit(page_rows()).pages(tr);
+    while let Some(page) = pages.next_page().await? {
+        for row in page.iter() {
             match keys.decode_due(row.key()) {
                 Some(found) => due.push(found),
                 None => drop(trouble.get_or_insert_with(|| QueueError::unreadable(row.key()))),
@@ -174,12 +168,8 @@ async fn due_rows(
             }
         }
     }
-    // The first row of all may be of another layout, at a place after the rows that are due.
     if due.is_empty() && trouble.is_none() {
-        let first = RangeOption { limit: Some(1), ..RangeOption::from(keys.all_due()) };
-        let rows = tr.get_range(&first, 1, true).await?;
-        let alien = rows.first().filter(|row| keys.decode_due(row.key()).is_none());
-        trouble = alien.map(|row| QueueError::unreadable(row.key()));
+        agenda::check_first(&keys.due, tr).await?;
     }
     Ok((due, trouble))
 }

@@ -9,7 +9,6 @@ use crate::keys::schedules::state::State;
 use crate::keys::schedules::{ScheduleSpace, definition, log, state};
 use crate::keys::{after, range};
 use crate::model::error::QueueError;
-use crate::model::meta::Millis;
 use crate::model::schedule::{MAX_SCHEDULES, OccurrenceRecord, Schedule};
 use crate::run::range_read::RangeRead;
 
@@ -100,15 +99,6 @@ pub(crate) async fn history(
     };
     let newest = RangeRead::of(keys.log_before(name, before)).reverse(true).limit(k);
     newest.collect(tr, record).await?.into_iter().collect()
-}
-
-/// When the first schedule is to be looked at. A row of another layout counts as due, so that the transaction that fires names it; but for one behind
-/// all times, which that transaction does not reach. A snapshot read.
-pub(crate) async fn first_due(keys: &ScheduleSpace, tr: &Transaction) -> Result<Option<Millis>, QueueError> {
-    // A range, and not a key selector: the transaction may have written to the log behind it, and could not read that.
-    let Some(key) = RangeRead::of(keys.all_due()).first_key(tr).await? else { return Ok(None) };
-    let of_another_layout = || (key < keys.due_by(Millis::MAX - 1).1).then_some(0);
-    Ok(keys.decode_due(&key).map_or_else(of_another_layout, |(due, _)| Some(due)))
 }
 
 /// Whether there are as many schedules as possible. A snapshot read, so a few more may be made at the same time.

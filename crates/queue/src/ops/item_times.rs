@@ -1,0 +1,51 @@
+//! The rows of the [agenda](crate::keys::agenda) that an item has besides its own place: when it expires, and until when its unique key is taken.
+//!
+//! If both are at the same time, one row serves for both; its value is the unique key.
+
+use foundationdb::Transaction;
+
+use crate::keys::{Space, meta};
+use crate::model::id::ItemId;
+use crate::model::meta::{Meta, Millis};
+use mutant::mutant;
+
+/// The times of a new item, each with the value of its row.
+pub(crate) fn of_new(meta: &Meta) -> Vec<(Millis, Vec<u8>)> {
+    let expires = meta.expires.filter(|_| meta.may_expire());
+    let mut times: Vec<_> = expires.into_iter().chain(meta.unique_until).collect();
+    times.dedup();
+    times.into_iter().map(|time| (time, value(meta, time).to_vec())).collect()
+}
+
+/// Writes the expiry of an item that goes on waiting, if it may still expire.
+pub(crate) fn note_expiry(space: &Space, tr: &Transaction, id: &ItemId, record: &[u8]) {
+    if !record.is_empty()
+        && let Some(meta) = meta::decode(record).filter(Meta::may_expire)
+        && let Some(expires) = meta.expires
+        && !mutant("released-item-does-not-expire")
+    {
+        tr.set(&space.expiry.key(expires, id.as_bytes()), value(&meta, expires));
+    }
+}
+
+/// Clears the expiry of an item that ends or is a dead letter. A row that also says until when its unique key is taken stays.
+pub(crate) fn clear_expiry(space: &Space, tr: &Transaction, id: &ItemId, meta: &Meta) {
+    if let Some(expires) = meta.expires.filter(|expires| meta.unique_until != Some(*expires)) {
+        tr.clear(&space.expiry.key(expires, id.as_bytes()));
+    }
+}
+
+/// Clears the time until which the unique key of an item is taken.
+pub(crate) fn clear_unique(space: &Space, tr: &Transaction, id: &ItemId, meta: &Meta) {
+    if let Some(until) = meta.unique_until {
+        tr.clear(&space.expiry.key(until, id.as_bytes()));
+    }
+}
+
+/// The value of an item's row of this time.
+fn value(meta: &Meta, time: Millis) -> &[u8] {
+    match &meta.unique {
+        Some(key) if meta.unique_until == Some(time) => key,
+        _ => b"",
+    }
+}

@@ -1,0 +1,84 @@
+//! What happens at a time: rows that nobody can read are named, stop nobody, and keep no sweeper busy.
+
+use std::time::Duration;
+
+use foundationdb::tuple::pack;
+use kvqueue_queue::{NewItem, Queue, QueueError, from_millis};
+
+use crate::common::{TestDb, on_database, record, rules, sweeper};
+
+/// The kinds of rows by time.
+const EVENTS: [&str; 4] = ["later", "expiry", "schedule-due", "batch-due"];
+
+/// The time of the sweeps.
+const NOW: u64 = 1_000;
+
+/// Puts a row of no event at a place behind the kind.
+async fn put_alien(t: &TestDb, q: &Queue, event: &str, place: &[u8]) {
+    let key = record(q, event, place);
+    t.run(async |tr| {
+        tr.set(&key, b"");
+        Ok(())
+    })
+    .await;
+}
+
+#[test]
+fn a_row_that_cannot_be_read_is_named_wherever_it_stands_and_keeps_no_sweeper_busy() {
+    on_database(async |t| {
+        // A time without an id: before now, and long after it. The first row of all counts as due.
+        for (event, time) in EVENTS.iter().flat_map(|event| [(*event, NOW / 2), (*event, NOW * 1_000)]) {
+            let q = t.queue(format!("{event} {time}"));
+            put_alien(t, &q, event, &pack(&time)).await;
+            let mut sweeper = sweeper(&q);
+            let swept = t.sweep(&mut sweeper, NOW, &rules()).await;
+            let trouble = swept.trouble.expect("it names the row").error;
+            assert!(matches!(&trouble, QueueError::Unreadable { .. }), "{trouble:?}");
+            assert!(trouble.to_string().contains(event), "{trouble}");
+            assert!(
+                swept.next > Duration::from_secs(1),
+                "{event} {time}: it looks again after {:?}",
+                swept.next
+            );
+        }
+    });
+}
+
+#[test]
+fn a_row_that_cannot_be_read_stops_none_of_the_others() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        for event in EVENTS {
+            put_alien(t, &q, event, &pack(&0)).await;
+        }
+        let items = [
+            NewItem::new("ready").with_due(from_millis(NOW - 1)),
+            NewItem::new("expired").with_due(from_millis(NOW + 1)).with_expiry(from_millis(NOW + 2)),
+        ];
+        t.push_items(&q, &items).await;
+        let swept = t.sweep(&mut sweeper(&q), NOW + 3, &rules()).await;
+        assert_eq!((swept.moved.promoted, swept.moved.expired, t.len(&q).await), (2, 1, 1));
+    });
+}
+
+#[test]
+fn a_row_behind_all_times_is_nobodys() {
+    on_database(async |t| {
+        for event in EVENTS {
+            let q = t.queue(event);
+            put_alien(t, &q, event, &pack(&"a text")).await;
+            put_alien(t, &q, event, b"\xfe").await;
+            let swept = t.sweep(&mut sweeper(&q), NOW, &rules()).await;
+            // A text stands before all numbers.
+            assert!(swept.trouble.is_some(), "{event}");
+            let text = record(&q, event, &pack(&"a text"));
+            t.run(async |tr| {
+                tr.clear(&text);
+                Ok(())
+            })
+            .await;
+            let swept = t.sweep(&mut sweeper(&q), NOW, &rules()).await;
+            assert!(swept.trouble.is_none(), "{event}: {:?}", swept.trouble);
+        }
+    });
+}
