@@ -394,21 +394,14 @@ fn each_room_uses_only_rooms_below_it() {
 /// The only file of the layer that asks the database for rows of a range.
 const READS_RANGES: &str = "run::range_read";
 
-/// Files that still ask for rows themselves. Convert them, and take them off this list.
-const STILL_READ_RANGES: [&str; 4] = ["ops::batches::due", "ops::expiry", "ops::look", "ops::schedule::due"];
-
 /// A reply may have fewer rows than its limit although others follow. So only one file looks at replies.
 #[test]
 fn the_layer_reads_ranges_in_one_file() {
     let reads = |source: &Source| ["RangeOption", "get_range"].iter().any(|name| source.text.contains(name));
     let sources = LAYER.sources();
-    let readers: BTreeSet<_> =
+    let readers: Vec<_> =
         sources.iter().filter(|source| reads(source)).map(|source| source.module.join("::")).collect();
-    let expected = STILL_READ_RANGES.into_iter().chain([READS_RANGES]).map(str::to_owned).collect();
-    let others: Vec<_> = readers.difference(&expected).collect();
-    assert!(others.is_empty(), "read rows of a range by {READS_RANGES}::RangeRead only, not in {others:?}");
-    let converted: Vec<_> = expected.difference(&readers).collect();
-    assert!(converted.is_empty(), "take off STILL_READ_RANGES what reads no ranges any more: {converted:?}");
+    assert_eq!(readers, [READS_RANGES], "read rows of a range by {READS_RANGES}::RangeRead only");
 }
 
 #[test]

@@ -11,8 +11,7 @@
 //! the ends of members do not conflict with each other.
 
 use crate::keys::agenda::{Agenda, Event};
-use crate::keys::fields::{each, number, put, text};
-use crate::keys::schedules::definition::attribute;
+use crate::keys::fields::{each, number, pair, put, put_pair, text};
 use crate::keys::{append_bytes, counters, pause, range};
 use crate::model::element::{UUID, UUID_LEN, append_number, append_uuid, split_number};
 use crate::model::history::Ending;
@@ -230,8 +229,7 @@ pub(crate) fn encode_callback(callback: &NewItem) -> Vec<u8> {
 fn put_callback(out: &mut Vec<u8>, callback: &NewItem) {
     put(out, PAYLOAD, &[&callback.payload]);
     for (name, value) in &callback.attributes {
-        let len = u32::try_from(name.len()).expect("attributes are bounded far below 2^32 bytes");
-        put(out, ATTRIBUTE, &[&len.to_le_bytes(), name.as_bytes(), value.as_bytes()]);
+        put_pair(out, ATTRIBUTE, name, value);
     }
     if let Some(text) = &callback.content_type {
         put(out, CONTENT_TYPE, &[text.as_bytes()]);
@@ -251,7 +249,7 @@ pub(crate) fn decode_callback(value: &[u8]) -> Option<NewItem> {
         let (tag, content) = field?;
         match tag {
             PAYLOAD => (callback.payload, has_payload) = (content.to_vec().into(), true),
-            ATTRIBUTE => attribute(&mut callback.attributes, content)?,
+            ATTRIBUTE => callback.attributes.extend([pair(content)?]),
             CONTENT_TYPE => callback.content_type = Some(text(content)?),
             ITEM_KEY => callback.key = Some(content.to_vec()),
             PRIORITY => callback.priority = i64::from_le_bytes(content.try_into().ok()?),

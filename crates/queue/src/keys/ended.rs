@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use crate::keys::fields::{each, number, put, take_number, text};
+use crate::keys::fields::{each, number, pair, put, put_pair, take_number, text};
 use crate::keys::items;
 use crate::model::element::{STAMP, append_number, split_number};
 use crate::model::history::{EndedItem, Ending, GroupKey};
@@ -301,8 +301,7 @@ pub(crate) fn append_item(
         put(out, REASON, &[reason.as_bytes()]);
     }
     for (name, value) in meta.into_iter().flat_map(|meta| &meta.attributes) {
-        let len = u32::try_from(name.len()).expect("attributes are bounded far below 2^32 bytes");
-        put(out, ATTRIBUTE, &[&len.to_le_bytes(), name.as_bytes(), value.as_bytes()]);
+        put_pair(out, ATTRIBUTE, name, value);
     }
     end_item(out, at);
 }
@@ -372,11 +371,7 @@ fn decode_item(value: &[u8]) -> Option<EndedItem> {
             (ATTEMPTS, content) => item.attempts = u32::from_le_bytes(content.try_into().ok()?),
             (PUSHED, content) => item.pushed = Some(take_number(content)?.0),
             (REASON, content) => item.reason = Some(text(content)?),
-            (ATTRIBUTE, content) => {
-                let (len, rest) = content.split_first_chunk::<4>()?;
-                let (name, value) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
-                item.attributes.insert(text(name)?, text(value)?);
-            }
+            (ATTRIBUTE, content) => item.attributes.extend([pair(content)?]),
             (RESULT_LEN, content) => {
                 item.result = Some(u32::from_le_bytes(content.try_into().ok()?) as usize);
             }

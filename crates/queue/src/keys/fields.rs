@@ -32,6 +32,19 @@ fn split(value: &[u8]) -> Option<(Field<'_>, &[u8])> {
     Some(((*tag, content), rest))
 }
 
+/// Appends a field whose content is a name and a value. There may be several of the same tag.
+pub(crate) fn put_pair(out: &mut Vec<u8>, tag: u8, name: &str, value: &str) {
+    let len = u32::try_from(name.len()).expect("names are bounded far below 2^32 bytes");
+    put(out, tag, &[&len.to_le_bytes(), name.as_bytes(), value.as_bytes()]);
+}
+
+/// A content that is a name and a value.
+pub(crate) fn pair(content: &[u8]) -> Option<(String, String)> {
+    let (len, rest) = content.split_first_chunk::<4>()?;
+    let (name, value) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+    Some((text(name)?, text(value)?))
+}
+
 /// A content that is nothing but a number.
 pub(crate) fn number(content: &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(content.try_into().ok()?))
@@ -61,6 +74,14 @@ mod tests {
             fields.iter().for_each(|(tag, content)| put(&mut value, *tag, &[content]));
             let read: Option<Vec<_>> = each(&value).map(|field| Some((field?.0, field?.1.to_vec()))).collect();
             prop_assert_eq!(read, Some(fields));
+        }
+
+        #[test]
+        fn pairs_round_trip(name: String, value: String) {
+            let mut record = Vec::new();
+            put_pair(&mut record, 7, &name, &value);
+            let (tag, content) = each(&record).next().unwrap().unwrap();
+            prop_assert_eq!((tag, pair(content)), (7, Some((name, value))));
         }
 
         #[test]

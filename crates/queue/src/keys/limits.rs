@@ -1,7 +1,8 @@
-//! The value of (q, "rule", pattern): fields of tag (1 byte), length (u32, little endian) and content, as a side record's.
+//! The value of (q, "rule", pattern): tagged [fields](crate::keys::fields).
 
 use std::num::NonZeroU32;
 
+use crate::keys::fields::{each, put};
 use crate::model::limits::Limits;
 use crate::model::rate::Rate;
 
@@ -14,30 +15,29 @@ const RATE: u8 = 5;
 pub(crate) fn encode(limits: &Limits) -> Vec<u8> {
     let mut out = Vec::new();
     if let Some(running) = limits.running {
-        field(&mut out, RUNNING, &running.to_le_bytes());
+        put(&mut out, RUNNING, &[&running.to_le_bytes()]);
     }
     if let Some(weight) = limits.weight {
-        field(&mut out, WEIGHT, &weight.get().to_le_bytes());
+        put(&mut out, WEIGHT, &[&weight.get().to_le_bytes()]);
     }
     if let Some(ordered) = limits.ordered {
-        field(&mut out, ORDERED, &[u8::from(ordered)]);
+        put(&mut out, ORDERED, &[&[u8::from(ordered)]]);
     }
     if let Some(blocks) = limits.blocks_on_dead {
-        field(&mut out, BLOCKS_ON_DEAD, &[u8::from(blocks)]);
+        put(&mut out, BLOCKS_ON_DEAD, &[&[u8::from(blocks)]]);
     }
     if let Some(rate) = limits.rate {
-        field(&mut out, RATE, &rate.to_bytes());
+        put(&mut out, RATE, &[&rate.to_bytes()]);
     }
     out
 }
 
 /// Reads a rule; `None` if it is not one. Fields of later versions are passed over.
-pub(crate) fn decode(mut value: &[u8]) -> Option<Limits> {
+pub(crate) fn decode(value: &[u8]) -> Option<Limits> {
     let mut limits = Limits::default();
-    while let Some((tag, rest)) = value.split_first() {
-        let (len, rest) = rest.split_first_chunk::<4>()?;
-        let (content, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
-        match *tag {
+    for field in each(value) {
+        let (tag, content) = field?;
+        match tag {
             RUNNING => limits.running = Some(u32::from_le_bytes(content.try_into().ok()?)),
             WEIGHT => {
                 let weight = u32::from_le_bytes(content.try_into().ok()?);
@@ -48,16 +48,8 @@ pub(crate) fn decode(mut value: &[u8]) -> Option<Limits> {
             RATE => limits.rate = Some(Rate::from_bytes(content)?),
             _ => {}
         }
-        value = rest;
     }
     Some(limits)
-}
-
-fn field(out: &mut Vec<u8>, tag: u8, content: &[u8]) {
-    let len = u32::try_from(content.len()).expect("fields are bounded far below 2^32 bytes");
-    out.push(tag);
-    out.extend_from_slice(&len.to_le_bytes());
-    out.extend_from_slice(content);
 }
 
 #[cfg(test)]
@@ -92,7 +84,7 @@ mod tests {
     #[test]
     fn fields_of_later_versions_are_passed_over() {
         let mut value = encode(&Limits::default().with_running(4));
-        field(&mut value, 200, b"later");
+        put(&mut value, 200, &[b"later"]);
         assert_eq!(decode(&value), Some(Limits::default().with_running(4)));
     }
 }

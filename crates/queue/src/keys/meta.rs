@@ -1,9 +1,9 @@
-//! The encoding of a side record: fields of tag (1 byte), length (u32, little endian) and content, in any order.
+//! The encoding of a side record: tagged [fields](crate::keys::fields), in any order.
 //!
 //! (q, "meta", id) holds the record of a ready item, written by any process that makes it ready, removed by the take. The same encoding stands in
 //! leases, and in the records of delayed items and dead letters. A reader keeps fields it does not know.
 
-use crate::keys::fields;
+use crate::keys::fields::{each, number, pair, put, put_pair, text};
 use crate::model::item_batch::BatchId;
 use crate::model::meta::{Failure, Meta};
 
@@ -58,14 +58,14 @@ pub(crate) fn as_it_is(record: &[u8]) -> Meta {
 
 /// The batches in a side record, as they are stored. Decodes nothing else, so that the end of an item does not pay for what it does not need.
 pub(crate) fn batches(record: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let fields = fields::each(record).map_while(|field| field);
+    let fields = each(record).map_while(|field| field);
     fields.filter(|(tag, _)| *tag == BATCH).map(|(_, content)| content)
 }
 
 /// Adds a batch to a side record, unless the record has it.
 pub(crate) fn add_batch(record: &mut Vec<u8>, batch: &BatchId) {
     if !batches(record).any(|known| known == batch.as_bytes()) {
-        field(record, BATCH, &[batch.as_bytes()]);
+        put(record, BATCH, &[batch.as_bytes()]);
     }
 }
 
@@ -73,59 +73,56 @@ pub(crate) fn add_batch(record: &mut Vec<u8>, batch: &BatchId) {
 pub(crate) fn encode(meta: &Meta) -> Vec<u8> {
     let mut out = Vec::new();
     if meta.attempts > 0 {
-        field(&mut out, ATTEMPTS, &[&meta.attempts.to_le_bytes()]);
+        put(&mut out, ATTEMPTS, &[&meta.attempts.to_le_bytes()]);
     }
     if meta.crashes > 0 {
-        field(&mut out, CRASHES, &[&meta.crashes.to_le_bytes()]);
+        put(&mut out, CRASHES, &[&meta.crashes.to_le_bytes()]);
     }
     for failure in &meta.failures {
         failure_field(&mut out, FAILURE, failure);
     }
     for (name, value) in &meta.attributes {
-        let len = u32::try_from(name.len()).expect("attributes are bounded far below 2^32 bytes");
-        field(&mut out, ATTRIBUTE, &[&len.to_le_bytes(), name.as_bytes(), value.as_bytes()]);
+        put_pair(&mut out, ATTRIBUTE, name, value);
     }
     if let Some(text) = &meta.content_type {
-        field(&mut out, CONTENT_TYPE, &[text.as_bytes()]);
+        put(&mut out, CONTENT_TYPE, &[text.as_bytes()]);
     }
     if let Some(text) = &meta.trace_parent {
-        field(&mut out, TRACE_PARENT, &[text.as_bytes()]);
+        put(&mut out, TRACE_PARENT, &[text.as_bytes()]);
     }
     if let Some(at) = meta.enqueued_at {
-        field(&mut out, ENQUEUED_AT, &[&at.to_le_bytes()]);
+        put(&mut out, ENQUEUED_AT, &[&at.to_le_bytes()]);
     }
     if let Some(len) = meta.payload_len {
-        field(&mut out, PAYLOAD_LEN, &[&len.to_le_bytes()]);
+        put(&mut out, PAYLOAD_LEN, &[&len.to_le_bytes()]);
     }
     if let Some(key) = &meta.unique {
-        field(&mut out, UNIQUE, &[key]);
+        put(&mut out, UNIQUE, &[key]);
     }
     if let Some(death) = &meta.death {
         failure_field(&mut out, DEATH, death);
     }
     if let Some(at) = meta.expires {
-        field(&mut out, EXPIRES, &[&at.to_le_bytes()]);
+        put(&mut out, EXPIRES, &[&at.to_le_bytes()]);
     }
     for batch in &meta.batches {
-        field(&mut out, BATCH, &[batch.as_bytes()]);
+        put(&mut out, BATCH, &[batch.as_bytes()]);
     }
     if let Some(until) = meta.unique_until {
-        field(&mut out, UNIQUE_UNTIL, &[&until.to_le_bytes()]);
+        put(&mut out, UNIQUE_UNTIL, &[&until.to_le_bytes()]);
     }
     for (tag, content) in &meta.unknown {
-        field(&mut out, *tag, &[content]);
+        put(&mut out, *tag, &[content]);
     }
     out
 }
 
 /// Reads a record's value; `None` if it is not one.
-pub(crate) fn decode(mut value: &[u8]) -> Option<Meta> {
+pub(crate) fn decode(value: &[u8]) -> Option<Meta> {
     let mut meta = Meta::default();
-    while let Some((tag, rest)) = value.split_first() {
-        let (len, rest) = rest.split_first_chunk::<4>()?;
-        let (content, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
-        read_field(&mut meta, *tag, content)?;
-        value = rest;
+    for field in each(value) {
+        let (tag, content) = field?;
+        read_field(&mut meta, tag, content)?;
     }
     Some(meta)
 }
@@ -135,19 +132,15 @@ fn read_field(meta: &mut Meta, tag: u8, content: &[u8]) -> Option<()> {
         ATTEMPTS => meta.attempts = u32::from_le_bytes(content.try_into().ok()?),
         CRASHES => meta.crashes = u32::from_le_bytes(content.try_into().ok()?),
         FAILURE => meta.failures.push(read_failure(content)?),
-        ATTRIBUTE => {
-            let (len, rest) = content.split_first_chunk::<4>()?;
-            let (name, text) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
-            meta.attributes.insert(text_of(name)?, text_of(text)?);
-        }
-        CONTENT_TYPE => meta.content_type = Some(text_of(content)?),
-        TRACE_PARENT => meta.trace_parent = Some(text_of(content)?),
-        ENQUEUED_AT => meta.enqueued_at = Some(u64::from_le_bytes(content.try_into().ok()?)),
-        PAYLOAD_LEN => meta.payload_len = Some(u64::from_le_bytes(content.try_into().ok()?)),
+        ATTRIBUTE => meta.attributes.extend([pair(content)?]),
+        CONTENT_TYPE => meta.content_type = Some(text(content)?),
+        TRACE_PARENT => meta.trace_parent = Some(text(content)?),
+        ENQUEUED_AT => meta.enqueued_at = Some(number(content)?),
+        PAYLOAD_LEN => meta.payload_len = Some(number(content)?),
         UNIQUE => meta.unique = Some(content.to_vec()),
         DEATH => meta.death = Some(read_failure(content)?),
-        EXPIRES => meta.expires = Some(u64::from_le_bytes(content.try_into().ok()?)),
-        UNIQUE_UNTIL => meta.unique_until = Some(u64::from_le_bytes(content.try_into().ok()?)),
+        EXPIRES => meta.expires = Some(number(content)?),
+        UNIQUE_UNTIL => meta.unique_until = Some(number(content)?),
         BATCH => match BatchId::from_bytes(content) {
             Some(batch) => meta.batches.push(batch),
             // The form of a later version is kept.
@@ -158,17 +151,8 @@ fn read_field(meta: &mut Meta, tag: u8, content: &[u8]) -> Option<()> {
     Some(())
 }
 
-fn field(out: &mut Vec<u8>, tag: u8, parts: &[&[u8]]) {
-    let len: usize = parts.iter().map(|part| part.len()).sum();
-    out.push(tag);
-    out.extend_from_slice(
-        &u32::try_from(len).expect("fields are bounded far below 2^32 bytes").to_le_bytes(),
-    );
-    parts.iter().for_each(|part| out.extend_from_slice(part));
-}
-
 fn failure_field(out: &mut Vec<u8>, tag: u8, failure: &Failure) {
-    field(out, tag, &[&failure.at.to_le_bytes(), &failure.attempt.to_le_bytes(), failure.reason.as_bytes()]);
+    put(out, tag, &[&failure.at.to_le_bytes(), &failure.attempt.to_le_bytes(), failure.reason.as_bytes()]);
 }
 
 fn read_failure(content: &[u8]) -> Option<Failure> {
@@ -177,12 +161,8 @@ fn read_failure(content: &[u8]) -> Option<Failure> {
     Some(Failure {
         at: u64::from_le_bytes(*at),
         attempt: u32::from_le_bytes(*attempt),
-        reason: text_of(reason)?,
+        reason: text(reason)?,
     })
-}
-
-fn text_of(bytes: &[u8]) -> Option<String> {
-    std::str::from_utf8(bytes).ok().map(str::to_owned)
 }
 
 #[cfg(test)]

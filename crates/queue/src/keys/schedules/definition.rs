@@ -2,12 +2,11 @@
 //!
 //! Written and removed by configurations and operators, and read by every look at the schedule.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kvqueue_calendar::Calendar;
 
-use crate::keys::fields::{each, number, put, text};
+use crate::keys::fields::{each, number, pair, put, put_pair, text};
 use crate::model::new_item::NewItem;
 use crate::model::schedule::{Missed, MissedPolicy, Overlap, Schedule};
 
@@ -48,8 +47,7 @@ pub(crate) fn encode(schedule: &Schedule) -> Vec<u8> {
     }
     put(&mut out, PAYLOAD, &[&item.payload]);
     for (name, value) in &item.attributes {
-        let len = u32::try_from(name.len()).expect("attributes are bounded far below 2^32 bytes");
-        put(&mut out, ATTRIBUTE, &[&len.to_le_bytes(), name.as_bytes(), value.as_bytes()]);
+        put_pair(&mut out, ATTRIBUTE, name, value);
     }
     if let Some(text) = &item.content_type {
         put(&mut out, CONTENT_TYPE, &[text.as_bytes()]);
@@ -83,7 +81,7 @@ pub(crate) fn decode(name: &str, value: &[u8]) -> Option<Schedule> {
             PERIOD => period = Some(Duration::from_millis(number(content)?)),
             OWNER => owner = Some(text(content)?),
             PAYLOAD => item.payload = content.to_vec().into(),
-            ATTRIBUTE => attribute(&mut item.attributes, content)?,
+            ATTRIBUTE => item.attributes.extend([pair(content)?]),
             CONTENT_TYPE => item.content_type = Some(text(content)?),
             ITEM_KEY => item.key = Some(content.to_vec()),
             PRIORITY => item.priority = i64::from_le_bytes(content.try_into().ok()?),
@@ -99,14 +97,6 @@ pub(crate) fn decode(name: &str, value: &[u8]) -> Option<Schedule> {
     };
     let (calendar, missed, overlap) = (calendar.ok()?, missed?, overlap?);
     Some(Schedule { name: name.to_owned(), calendar, owner, item, missed, overlap, jitter })
-}
-
-/// Reads an attribute: the length of its name, its name and its value.
-pub(crate) fn attribute(attributes: &mut BTreeMap<String, String>, content: &[u8]) -> Option<()> {
-    let (len, rest) = content.split_first_chunk::<4>()?;
-    let (name, value) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
-    attributes.insert(text(name)?, text(value)?);
-    Some(())
 }
 
 fn decode_missed(content: &[u8]) -> Option<Missed> {
