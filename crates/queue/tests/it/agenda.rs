@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use foundationdb::tuple::pack;
-use kvqueue_queue::{NewItem, Queue, QueueError, from_millis};
+use kvqueue_queue::{NewItem, Queue, QueueError, Swept, from_millis};
 
 use crate::common::{TestDb, on_database, record, rules, sweeper};
 
@@ -23,6 +23,11 @@ async fn put_alien(t: &TestDb, q: &Queue, event: &str, place: &[u8]) {
     .await;
 }
 
+/// A sweep, whose trouble is the test's.
+async fn sweep(t: &TestDb, q: &Queue, now: u64) -> Swept {
+    sweeper(q).sweep(&t.db, &|| from_millis(now), &rules()).await.unwrap()
+}
+
 #[test]
 fn a_row_that_cannot_be_read_is_named_wherever_it_stands_and_keeps_no_sweeper_busy() {
     on_database(async |t| {
@@ -30,8 +35,7 @@ fn a_row_that_cannot_be_read_is_named_wherever_it_stands_and_keeps_no_sweeper_bu
         for (event, time) in EVENTS.iter().flat_map(|event| [(*event, NOW / 2), (*event, NOW * 1_000)]) {
             let q = t.queue(format!("{event} {time}"));
             put_alien(t, &q, event, &pack(&time)).await;
-            let mut sweeper = sweeper(&q);
-            let swept = t.sweep(&mut sweeper, NOW, &rules()).await;
+            let swept = sweep(t, &q, NOW).await;
             let trouble = swept.trouble.expect("it names the row").error;
             assert!(matches!(&trouble, QueueError::Unreadable { .. }), "{trouble:?}");
             assert!(trouble.to_string().contains(event), "{trouble}");
@@ -56,7 +60,7 @@ fn a_row_that_cannot_be_read_stops_none_of_the_others() {
             NewItem::new("expired").with_due(from_millis(NOW + 1)).with_expiry(from_millis(NOW + 2)),
         ];
         t.push_items(&q, &items).await;
-        let swept = t.sweep(&mut sweeper(&q), NOW + 3, &rules()).await;
+        let swept = sweep(t, &q, NOW + 3).await;
         assert_eq!((swept.moved.promoted, swept.moved.expired, t.len(&q).await), (2, 1, 1));
     });
 }
@@ -68,7 +72,7 @@ fn a_row_behind_all_times_is_nobodys() {
             let q = t.queue(event);
             put_alien(t, &q, event, &pack(&"a text")).await;
             put_alien(t, &q, event, b"\xfe").await;
-            let swept = t.sweep(&mut sweeper(&q), NOW, &rules()).await;
+            let swept = sweep(t, &q, NOW).await;
             // A text stands before all numbers.
             assert!(swept.trouble.is_some(), "{event}");
             let text = record(&q, event, &pack(&"a text"));
@@ -77,7 +81,7 @@ fn a_row_behind_all_times_is_nobodys() {
                 Ok(())
             })
             .await;
-            let swept = t.sweep(&mut sweeper(&q), NOW, &rules()).await;
+            let swept = sweep(t, &q, NOW).await;
             assert!(swept.trouble.is_none(), "{event}: {:?}", swept.trouble);
         }
     });
