@@ -10,6 +10,7 @@ use std::fmt;
 const LEAST: &[(&str, usize)] = &[
     ("batch-ends-together", 1),
     ("batches-page", 1),
+    ("bodies-of-a-range", 1),
     ("cancel-page-bytes", 1),
     ("cancel-page-leases", 1),
     ("data-file-unflushed-bytes", 1),

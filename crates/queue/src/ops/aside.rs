@@ -14,7 +14,7 @@ use crate::model::id::ItemId;
 use crate::model::item::Item;
 use crate::model::meta::Millis;
 use crate::ops::scan::{Row, decode_meta};
-use crate::ops::{place, scan};
+use crate::ops::{bodies, place, scan};
 use crate::run::range_read::RangeRead;
 
 /// How many values are read at once.
@@ -64,7 +64,7 @@ async fn with_bodies(
 ) -> Result<Vec<Result<Row, QueueError>>, QueueError> {
     let (mut rows, mut bytes) = (Vec::new(), 0_u64);
     for group in records.chunks(together()) {
-        let values = join_all(group.iter().map(|(id, _)| place::body(space, tr, id))).await;
+        let values = bodies::read(space, tr, &group.iter().map(|(id, _)| id).collect::<Vec<_>>()).await?;
         for ((id, meta), value) in group.iter().zip(values) {
             let row = place::check_kind(space, id).and(value).and_then(|value| {
                 let row = Row { id: id.clone(), value, meta: meta.clone() };

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 
 use bytes::Bytes;
 use foundationdb::Transaction;
-use futures::future::{join, join_all};
+use futures::future::{try_join, try_join_all};
 use mutant::bound;
 
 use crate::keys::{Space, meta, range};
@@ -13,7 +13,7 @@ use crate::model::error::QueueError;
 use crate::model::id::ItemId;
 use crate::ops::dead::{decode, records, unique_holder};
 use crate::ops::transition::{After, Before, Subject, Transitions};
-use crate::ops::{cost, place};
+use crate::ops::{bodies, cost, place};
 use crate::run::conflict;
 use crate::run::range_read::RangeRead;
 
@@ -142,21 +142,17 @@ async fn retry(
     let (mut page, mut bytes, mut keys) = (DeadLetterPage::default(), 0, BTreeSet::new());
     let mut transitions = Transitions::without_ends(space);
     for group in letters.chunks(together()) {
-        let reads = group.iter().map(|(id, record)| {
+        let ids: Vec<_> = group.iter().map(|(id, _)| id).collect();
+        let holders = try_join_all(group.iter().map(async |(id, record)| {
             let meta = decode(space, id, record);
-            async move {
-                let holder = async {
-                    match &meta {
-                        Ok(meta) => unique_holder(space, tr, id, meta).await,
-                        Err(_) => Ok(None),
-                    }
-                };
-                let (value, holder) = join(place::body(space, tr, id), holder).await;
-                Ok::<_, QueueError>((value, holder?, meta))
-            }
-        });
-        for ((id, record), read) in group.iter().zip(join_all(reads).await) {
-            let (value, holder, meta) = read?;
+            let holder = match &meta {
+                Ok(meta) => unique_holder(space, tr, id, meta).await?,
+                Err(_) => None,
+            };
+            Ok::<_, QueueError>((meta, holder))
+        }));
+        let (values, holders) = try_join(bodies::read(space, tr, &ids), holders).await?;
+        for ((id, record), (value, (meta, holder))) in group.iter().zip(values.into_iter().zip(holders)) {
             if bytes >= page_bytes() {
                 break;
             }

@@ -7,6 +7,7 @@ pub(crate) mod acknowledge;
 pub(crate) mod agenda;
 pub(crate) mod aside;
 pub(crate) mod batches;
+pub(crate) mod bodies;
 pub(crate) mod cancel;
 pub(crate) mod cancel_page;
 pub(crate) mod claim;

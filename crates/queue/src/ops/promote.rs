@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use foundationdb::Transaction;
-use futures::future::join_all;
 
 use crate::keys::Space;
 use crate::model::error::QueueError;
@@ -10,7 +9,7 @@ use crate::model::id::ItemId;
 use crate::model::meta::Millis;
 use crate::ops::agenda::check_first;
 use crate::ops::transition::{After, Before, Subject, Transitions};
-use crate::ops::{cost, place};
+use crate::ops::{bodies, cost, place};
 use crate::run::range_read::RangeRead;
 use mutant::{bound, mutant};
 
@@ -84,24 +83,25 @@ pub(crate) async fn page(
     'page: while !rest.is_empty() {
         let (group, behind) = rest.split_at(together(scheduled.len() - rest.len(), bytes).min(rest.len()));
         rest = behind;
-        let values = join_all(group.iter().map(async |(_, item)| match item {
-            Ok(item) => place::body(space, tr, &item.id).await.map(|value| (item, value)),
-            Err(error) => Err(error.clone()),
-        }));
-        for ((key, _), read) in group.iter().zip(values.await) {
+        let ids: Vec<_> =
+            group.iter().filter_map(|(_, item)| item.as_ref().ok()).map(|item| &item.id).collect();
+        let mut values = bodies::read(space, tr, &ids).await?.into_iter();
+        for (key, item) in group {
             // Neither this one nor those behind it are of this page.
             if bytes >= page_bytes() {
                 page.next = Some(key.clone());
                 break 'page;
             }
-            match read {
+            let item = item.as_ref().map_err(QueueError::clone);
+            match item.and_then(|item| {
+                Ok((item, values.next().expect("each item that can be read has its value")?))
+            }) {
                 Ok((Scheduled { id, record }, value)) => {
                     bytes += cost::moving(space, id, value.len(), record);
                     let subject = Subject::new(id, &value, record);
                     transitions.add(tr, Before::Scheduled(key), After::Ready, subject)?;
                     moved.push(key.as_slice());
                 }
-                Err(error) if error.database().is_some() => return Err(error),
                 Err(error) => page.stays(error),
             }
         }

@@ -1,0 +1,126 @@
+//! The values of many items that are put aside or dead, in few requests.
+//!
+//! Items that were pushed together have ids that follow each other, and so have their values: one range has them all. A read for each value costs
+//! a database more than all the rest of making the items ready.
+
+use bytes::Bytes;
+use foundationdb::Transaction;
+use futures::future::join_all;
+use mutant::{bound, mutant};
+
+use crate::keys::{Space, after};
+use crate::model::error::QueueError;
+use crate::model::id::ItemId;
+use crate::ops::place;
+use crate::run::range_read::RangeRead;
+
+/// Fewer values than this are read one by one.
+fn least() -> usize {
+    bound("bodies-of-a-range", 8)
+}
+
+/// The values of items, in the order of these; in the place of one that is not there, why. Read without a conflict: a value stays as it is as long as its
+/// item's record does.
+///
+/// # Errors
+/// If the database refuses.
+pub(crate) async fn read(
+    space: &Space,
+    tr: &Transaction,
+    ids: &[&ItemId],
+) -> Result<Vec<Result<Bytes, QueueError>>, QueueError> {
+    let mut found: Vec<Option<Result<Bytes, QueueError>>> = vec![None; ids.len()];
+    let mut order: Vec<usize> = (0..ids.len()).collect();
+    order.sort_unstable_by_key(|at| ids[*at].as_bytes());
+    let mut rest = order.as_slice();
+    while rest.len() >= least() {
+        let part = read_range(space, tr, ids, rest, &mut found).await?;
+        rest = &rest[part.passed..];
+        if !part.goes_on {
+            break;
+        }
+    }
+    let single = join_all(rest.iter().map(|at| place::body(space, tr, ids[*at]))).await;
+    for (at, value) in rest.iter().zip(single) {
+        found[*at] = Some(QueueError::if_readable(value)?);
+    }
+    let missing = |at: usize| Err(QueueError::unreadable(&space.body_key(ids[at])));
+    Ok(found.into_iter().enumerate().map(|(at, value)| value.unwrap_or_else(|| missing(at))).collect())
+}
+
+/// What one reply told.
+struct Part {
+    /// This many of the items are known now.
+    passed: usize,
+    /// Another range is worth it: most of these rows were wanted, and there were not few.
+    goes_on: bool,
+}
+
+/// Reads from the value of the first of these items to that of the last, as far as one reply goes. `rest`: places in `ids`, in the order of ids.
+async fn read_range(
+    space: &Space,
+    tr: &Transaction,
+    ids: &[&ItemId],
+    rest: &[usize],
+    found: &mut [Option<Result<Bytes, QueueError>>],
+) -> Result<Part, QueueError> {
+    let key = |at: usize| space.body_key(ids[rest[at]]);
+    let (first, end) = (key(0), after(&key(rest.len() - 1)));
+    let page = RangeRead::of((first.as_slice(), end.as_slice())).limit(rest.len()).page(tr).await?;
+    let (mut passed, mut wanted) = (0, 0);
+    for row in page.iter() {
+        let id = &row.key()[space.bodies.len()..];
+        while passed < rest.len() && ids[rest[passed]].as_bytes() < id {
+            passed += 1;
+        }
+        // An item may be asked for more than once.
+        while passed < rest.len() && ids[rest[passed]].as_bytes() == id {
+            found[rest[passed]] = Some(Ok(Bytes::copy_from_slice(row.value())));
+            (passed, wanted) = (passed + 1, wanted + 1);
+        }
+    }
+    let goes_on = 2 * wanted >= page.len() && 4 * wanted >= rest.len();
+    if !page.has_more() || mutant("bodies-beyond-a-reply-are-missing") {
+        passed = rest.len();
+    }
+    Ok(Part { passed, goes_on })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::model::kind::Kind;
+    use crate::testing::on_database;
+
+    fn id(n: u16) -> ItemId {
+        ItemId::new([&b"\x33"[..], &[0; 8], &n.to_be_bytes(), &[0, 0]].concat().into())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn values_are_those_of_their_ids_however_they_lie(
+            there in prop::collection::btree_map(0..400_u16, 0..3_000_usize, 0..300),
+            asked in prop::collection::vec(0..400_u16, 0..200),
+            is_asked_in_a_row: bool,
+        ) {
+            on_database(async |db| {
+                let space = Space::new(b"p", b"q", Kind::Fifo).unwrap();
+                let tr = db.create_trx().unwrap();
+                for (n, len) in &there {
+                    tr.set(&space.body_key(&id(*n)), &vec![b'v'; *len]);
+                }
+                tr.commit().await.unwrap();
+                let asked = if is_asked_in_a_row { there.keys().copied().collect() } else { asked };
+                let ids: Vec<_> = asked.iter().map(|n| id(*n)).collect();
+                let tr = db.create_trx().unwrap();
+                let values = read(&space, &tr, &ids.iter().collect::<Vec<_>>()).await.unwrap();
+                let lengths: Vec<_> = values.into_iter().map(|value| value.ok().map(|value| value.len())).collect();
+                let expected: Vec<_> = asked.iter().map(|n| there.get(n).copied()).collect();
+                assert_eq!(lengths, expected);
+            });
+        }
+    }
+}
