@@ -3,11 +3,13 @@
 use std::{
     cell::Cell,
     collections::{BTreeMap, BTreeSet},
+    num::NonZeroUsize,
 };
 
+use foundationdb::Transaction;
 use kvqueue_queue::{
     ItemId, Queue, QueueError,
-    item_batch::{BatchCommit, BatchCounts, BatchError, BatchId, MAX_AFTER, Missing, NewBatch},
+    item_batch::{BatchCommit, BatchCounts, BatchError, BatchId, BatchView, MAX_AFTER, Missing, NewBatch},
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -283,12 +285,8 @@ impl Operation for ListBatches {
         let queue = &site.any_queue(&self.queue)?;
         let after = self.page.after.as_deref().map(str::parse::<BatchId>).transpose();
         let after = after.map_err(|error| Refusal::bad(format!("after: {error}")))?;
-        // One more than wanted tells whether there are more.
         let (most, after) = (self.page.most(), after.as_ref());
-        let limit = most.saturating_add(1);
-        let mut page = site.transact(async |tr| queue.batches_after(tr, after, limit).await).await?;
-        let is_more = page.len() > most.get();
-        page.truncate(most.get());
+        let (page, is_more) = site.transact(async |tr| page(queue, tr, after, most).await).await?;
         if page.is_empty() && after.is_none() {
             site.note_if_absent(queue).await?;
         }
@@ -298,6 +296,26 @@ impl Operation for ListBatches {
             next,
         })
     }
+}
+
+/// Up to `most` batches behind `after`, or the first ones, and whether there are more behind them. Conflicts with nothing.
+async fn page(
+    queue: &Queue,
+    tr: &Transaction,
+    after: Option<&BatchId>,
+    most: NonZeroUsize,
+) -> Result<(Vec<BatchView>, bool), QueueError> {
+    let mut found: Vec<BatchView> = Vec::new();
+    // One more than wanted tells whether there are more. The layer may read fewer at a time.
+    while let Some(left) = NonZeroUsize::new((most.get() + 1).saturating_sub(found.len())) {
+        let next = queue.batches_after(tr, found.last().map(|view| &view.id).or(after), left).await?;
+        if next.is_empty() {
+            return Ok((found, false));
+        }
+        found.extend(next);
+    }
+    found.truncate(most.get());
+    Ok((found, true))
 }
 
 impl Operation for CommitBatch {

@@ -6,6 +6,7 @@ mod changes;
 pub(crate) mod document;
 mod guards;
 mod hostile;
+mod lists;
 mod manual;
 mod memory;
 mod orders;
