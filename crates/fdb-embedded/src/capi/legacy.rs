@@ -21,7 +21,7 @@ struct CCluster {
 /// Ends the process unless the program's header is older than `version`.
 fn only_before(version: c_int, function: &str) {
     if network::header_version().is_none_or(|header| header >= version) {
-        crate::report(&format!("{function} is not part of API version {version} and later"));
+        crate::reports::report(&format!("{function} is not part of API version {version} and later"));
         std::process::abort();
     }
 }

@@ -39,7 +39,7 @@ pub(super) fn report_errors() {
 fn explain(error: &dyn fmt::Display) {
     let text = error.to_string();
     if REPORTS.load(Ordering::Relaxed) {
-        crate::report(&text);
+        crate::reports::report(&text);
     }
     OPEN_ERROR.set(Some(text));
 }

@@ -42,14 +42,13 @@ use crate::error::{Code, Result};
 use crate::future::Future;
 
 pub use committer::{CommitFailure, CommitPromise, CommitRequest, CommitResult, Committed};
+pub(crate) use directory::Directory;
 pub use directory::OpenError;
-pub(crate) use directory::{DATA_FILE, Directory, FIX_ORPHANED_LOG, LOG_FILE, exists, open_or_create};
 pub(crate) use file_guard::{FileId, Loss, LostFile, file_id};
 pub use lock_holder::LockHolder;
 pub(crate) use lock_holder::{LockState, probe_lock};
 pub use read_views::ReadView;
 pub use storage::Durability;
-pub(crate) use storage::RESERVE_FILE;
 pub(crate) use storage::{StorageError, examine};
 
 /// The state that the client's threads and the committer share.
@@ -93,7 +92,7 @@ impl Shared {
     fn poison(&self, error: &dyn std::fmt::Display) {
         let is_reopening = self.is_reopening.load(Ordering::Acquire);
         if !is_reopening {
-            crate::keep_failure(error.to_string());
+            crate::reports::keep_failure(error.to_string());
         }
         self.poisoned.store(true, Ordering::Release);
         {
@@ -106,7 +105,7 @@ impl Shared {
         } else {
             "the embedded database has failed"
         };
-        crate::report(&format!("{what}: {error}"));
+        crate::reports::report(&format!("{what}: {error}"));
         self.end(EngineEnd::Failed(error.to_string()));
     }
 
@@ -157,7 +156,7 @@ impl Engine {
         let opened = Engine::begin(&directory, directory.open_storage());
         let (storage, mut clock, version, ceiling) = match opened {
             Err(OpenError::Storage { source, .. }) if source.is_full() => {
-                crate::report(&format!(
+                crate::reports::report(&format!(
                     "{source}; until then the database can be read, and all commits are refused"
                 ));
                 Engine::begin(&directory, directory.open_read_only())?
@@ -181,7 +180,11 @@ impl Engine {
         });
         #[cfg(feature = "testing")]
         if let Some((faults, text)) = faults {
-            crate::report(&format!("faults on purpose in {}: {}={text}", path.display(), faults::VARIABLE));
+            crate::reports::report(&format!(
+                "faults on purpose in {}: {}={text}",
+                path.display(),
+                faults::VARIABLE
+            ));
             shared.faults.set(Some(faults));
         }
         let weak = Arc::downgrade(&shared);
@@ -353,6 +356,7 @@ mod tests {
     use checked_pages::FailureSink;
 
     use super::*;
+    use crate::files::{DATA_FILE, LOG_FILE};
     use bytes::Bytes;
     use std::sync::mpsc;
 

@@ -184,7 +184,7 @@ impl ReadViews {
             !is_lost
         });
         if lost > 0 {
-            crate::report(
+            crate::reports::report(
                 "a backup that is being made has lost its version, because the disk needs the space that it pins",
             );
         }

@@ -174,7 +174,7 @@ impl Link {
     /// A link to a directory whose host does not answer. It keeps trying in the background.
     fn to_unresponsive_host(path: &Path) -> Result<Arc<Link>, AttemptError> {
         let link = Link::new(path.canonicalize().unwrap_or_else(|_| path.to_path_buf()));
-        crate::report(&format!(
+        crate::reports::report(&format!(
             "the process that hosts the database at {} does not answer (is it stopped?); transactions wait for it",
             path.display()
         ));

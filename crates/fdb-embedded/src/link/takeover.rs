@@ -15,8 +15,9 @@ use super::host::Host;
 use super::{CurrentRole, Link, Role, host_monitor};
 #[cfg(feature = "testing")]
 use crate::engine::faults::VARIABLE;
-use crate::engine::{DATA_FILE, Engine, Loss, LostFile, OpenError, StorageError, file_id};
+use crate::engine::{Engine, Loss, LostFile, OpenError, StorageError, file_id};
 use crate::error::Code;
+use crate::files::DATA_FILE;
 
 /// The delay before the first retries, while a host starts or stops.
 pub(super) const FIRST_RETRY_DELAY: Duration = Duration::from_millis(5);
@@ -122,7 +123,7 @@ pub(super) fn attempt(path: &Path, patience: Duration) -> Result<NewRole, Attemp
         Ok(guest) => {
             #[cfg(feature = "testing")]
             if std::env::var_os(VARIABLE).is_some() {
-                crate::report(&format!(
+                crate::reports::report(&format!(
                     "{VARIABLE} has no effect on {}: another process hosts it",
                     path.display()
                 ));
@@ -235,8 +236,8 @@ impl Link {
             let Err(AttemptError { error, retry }) = settled else { return };
             let wait = match retry {
                 RetryPolicy::Never => {
-                    crate::keep_failure(error.to_string());
-                    crate::report(&format!(
+                    crate::reports::keep_failure(error.to_string());
+                    crate::reports::report(&format!(
                         "no other process hosts the database any more, and this one cannot: {error}"
                     ));
                     return link.fail_permanently(Code::IO_ERROR);
@@ -249,7 +250,7 @@ impl Link {
             };
             if !is_reported && !matches!(error, OpenError::Held { .. }) {
                 is_reported = true;
-                crate::report(&format!("trying on to reach the database or to host it: {error}"));
+                crate::reports::report(&format!("trying on to reach the database or to host it: {error}"));
             }
             drop(link);
             thread::sleep(wait);

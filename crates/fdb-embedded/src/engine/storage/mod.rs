@@ -34,13 +34,12 @@ use checked_pages::{Disk, FORMAT, FailureSink, OLDEST_FORMAT, OpenError, Overlay
 use mutant::mutant;
 use parking_lot::Mutex;
 
-use super::directory::{create_file, private_options};
 use super::mutation::Mutation;
 use super::undo_log::{RetainedSegment, UndoSegment};
 use crate::error::Code;
+use crate::files::{RESERVE_FILE, create_file, private_options};
 use crate::fork::CloseOnFork;
 use env::{StorageEnv, SystemEnv};
-pub use log::is_full;
 use log::{LOG_BOUNDS, Log, LogBounds};
 use tree::{Tree, TreeCommit, TreeMeta, TreeWrites};
 use write_path::WritePath;
@@ -53,9 +52,6 @@ pub use write_path::{DiskSpace, FreeSpace, StorageUpdate, WrittenKeys};
 
 /// Memory that redb may use for pages, in bytes. The operating system's page cache lies below it.
 const CACHE_BYTES: usize = 64 << 20;
-
-/// The file that holds disk space in reserve, see [`space_reserve`].
-pub const RESERVE_FILE: &str = "reserve";
 
 /// The most bytes that redb writes to its file between two checkpoints. A checkpoint has to flush
 /// them, and half of [`CACHE_BYTES`], while commits wait.

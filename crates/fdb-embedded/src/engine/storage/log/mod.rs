@@ -17,6 +17,7 @@ use mutant::{bound, mutant};
 
 use super::failure_latch::FailureLatch;
 use super::{Durability, StorageError, WriteBatch};
+use crate::files::is_full;
 use block::PaddedBlock;
 use record::{BLOCK, Header, RecordPosition, SECTOR};
 
@@ -260,9 +261,4 @@ impl Log {
         }
         Ok(())
     }
-}
-
-/// True for the error of a full disk or an exhausted quota.
-pub fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
