@@ -1,6 +1,6 @@
 //! The files of a database directory: their names, and how they are made.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::Path;
@@ -51,7 +51,7 @@ fn give_to_directory_owner(made: &File, file: &Path) -> io::Result<()> {
         return Ok(());
     }
     let above = file.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let owner = std::fs::metadata(above)?;
+    let owner = fs::metadata(above)?;
     if owner.uid() == made.metadata()?.uid() {
         return Ok(());
     }
@@ -69,5 +69,5 @@ pub fn exists(file: &Path) -> io::Result<bool> {
 
 /// True for the error of a full disk or an exhausted quota.
 pub fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }

@@ -55,8 +55,10 @@ pub use engine::OpenError;
 #[cfg(feature = "testing")]
 pub use engine::faults::{Fault, Faults, Gate, HeldBackoff, HeldCommit};
 #[cfg(feature = "testing")]
-pub use engine::holdings::{Holdings, ProcessHoldings};
+pub use engine::holdings::Holdings;
 pub use error::{Code, Result};
 pub use future::{Future, Output};
+#[cfg(feature = "testing")]
+pub use link::testing::ProcessHoldings;
 pub use reports::{last_failure, report_to};
 pub use url::{SCHEME, instead_of_two_slashes};

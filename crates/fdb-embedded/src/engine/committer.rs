@@ -238,12 +238,6 @@ impl Committer {
         self.resolver.trim_expired(version);
     }
 
-    /// What the committer shares with the clients.
-    #[cfg(feature = "testing")]
-    pub(super) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
-    }
-
     pub(super) fn update_storage(&self, work: impl FnOnce(&Storage) -> Result<StorageUpdate, StorageError>) {
         if self.shared.is_poisoned() {
             return;
@@ -403,6 +397,21 @@ impl Committer {
         for key in written_keys {
             self.shared.watches.recheck(&key, &view);
         }
+    }
+}
+
+#[cfg(feature = "testing")]
+impl Committer {
+    /// Does all work that is left for idle times, and tells what the engine holds then.
+    fn come_to_rest(&mut self) -> super::holdings::Holdings {
+        self.update_storage(Storage::flush_idle);
+        self.update_storage(Storage::checkpoint);
+        self.trim_expired(Instant::now() + READ_WINDOW);
+        let mut holdings = super::holdings::Holdings::default();
+        self.storage.add_holdings(&mut holdings);
+        holdings.conflicts = self.resolver.bytes();
+        self.shared.add_holdings(&mut holdings);
+        holdings
     }
 }
 

@@ -34,6 +34,8 @@ use clock::Clock;
 use committer::{CommitQueue, Committer};
 #[cfg(feature = "testing")]
 use faults::Faults;
+#[cfg(feature = "testing")]
+use holdings::Holdings;
 use read_views::ReadViews;
 use resolver::Resolver;
 use watches::Watches;
@@ -123,6 +125,17 @@ impl Shared {
             shared.queue.lock().raise_ceiling = true;
             shared.work.notify_one();
         }
+    }
+}
+
+#[cfg(feature = "testing")]
+impl Shared {
+    /// Adds what it holds.
+    fn add_holdings(&self, holdings: &mut Holdings) {
+        self.views.lock().add_holdings(holdings);
+        self.watches.add_holdings(holdings);
+        let queue = self.queue.lock();
+        holdings.commits = (queue.requests.len(), queue.bytes);
     }
 }
 
@@ -299,6 +312,21 @@ impl Engine {
     /// Installs a plan of faults, or removes it with `None`.
     pub fn set_faults(&self, faults: Option<Faults>) {
         self.shared.faults.set(faults);
+    }
+
+    /// Has the committer do all work that is left for idle times, and tells what the engine holds
+    /// then. `None` if the engine has ended.
+    pub fn holdings_at_rest(&self) -> Option<Holdings> {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        {
+            let mut queue = self.shared.queue.lock();
+            if queue.closed {
+                return None;
+            }
+            queue.examiners.push(sender);
+        }
+        self.shared.work.notify_one();
+        receiver.recv().ok()
     }
 
     fn gate(&self) -> &faults::GateQueue {

@@ -30,6 +30,8 @@ mod remote;
 mod session;
 mod stream;
 mod takeover;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod view;
 mod wire;
 
