@@ -289,7 +289,7 @@ pub trait RowSizes {
     ) -> Result<(), StorageError>;
 }
 
-impl RowSizes for super::versioned_reader::VersionedReader<'_> {
+impl RowSizes for super::storage::versioned_reader::VersionedReader<'_> {
     fn row_len(&self, key: &[u8]) -> Result<Option<u64>, StorageError> {
         Ok(self.get(key)?.map(|value| (key.len() + value.len()) as u64))
     }

@@ -13,13 +13,10 @@ mod file_guard;
 #[cfg(feature = "testing")]
 pub mod holdings;
 mod lock_holder;
-mod memtable;
 pub mod mutation;
 mod read_views;
 mod resolver;
 pub(crate) mod storage;
-mod undo_log;
-mod versioned_reader;
 mod watches;
 
 use std::path::Path;
