@@ -25,8 +25,8 @@ use super::directory::Directory;
 use super::mutation::Mutation;
 use super::read_views::READ_WINDOW;
 use super::resolver::Resolver;
+use super::shared::Shared;
 use super::storage::{self, Durability, Storage, StorageError, StorageUpdate, WrittenKeys};
-use super::{NOT_STARTED, Shared};
 use crate::capi::heap;
 use crate::error::Code;
 use crate::network;
@@ -34,6 +34,7 @@ use crate::network;
 use look_out::LookOut;
 
 pub(super) use commit_queue::CommitQueue;
+pub(super) use request::NOT_STARTED;
 pub use request::{CommitFailure, CommitPromise, CommitRequest, CommitResult, Committed};
 
 /// How long the committer spins, yielding to other threads, before it sleeps. A client that commits
