@@ -115,7 +115,7 @@ impl Host {
             // The next check may find it out.
             Err(_) => return,
         }
-        let socket = super::socket(&self.directory);
+        let socket = address::socket(&self.directory);
         let socket = socket.display();
         let report = |text: String| self.errors.lock().report(text, crate::reports::report);
         match Listener::start(&self.directory, &self.engine, &self.guests) {
