@@ -27,7 +27,7 @@ use super::read_views::READ_WINDOW;
 use super::resolver::Resolver;
 use super::shared::Shared;
 use super::storage::{self, Durability, Storage, StorageError, StorageUpdate, WrittenKeys};
-use crate::capi::heap;
+use crate::capi::process::heap;
 use crate::error::Code;
 use crate::network;
 

@@ -378,7 +378,7 @@ const ROOT: u32 = 0;
 
 /// True if the process at the other end belongs to this user or root.
 pub fn is_trusted(socket: &UnixStream) -> io::Result<bool> {
-    let peer = crate::capi::peer::uid(socket.as_fd())?;
+    let peer = crate::capi::process::peer::uid(socket.as_fd())?;
     Ok(peer == ROOT || peer == rustix::process::geteuid().as_raw())
 }
 
