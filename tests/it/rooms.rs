@@ -1,4 +1,4 @@
-//! The rooms of `src/` and of the layer: each uses only rooms below it. So the reader of a room knows what may use it.
+//! The rooms of `src/`, of the layer and of the engine: each uses only rooms below it. So the reader of a room knows what may use it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +11,7 @@ use std::{
 struct House {
     /// Its sources, from the root of the repository.
     directory: &'static str,
-    /// The rooms, the lowest first: a directory or a file of its sources.
+    /// The rooms, the lowest first: a directory or a file of its sources. A directory in a directory may be a room of its own.
     rooms: &'static [&'static str],
     /// Fewer uses of other rooms, or of other files, than these mean that the test does not find them.
     least: (usize, usize),
@@ -57,7 +57,36 @@ const LAYER: House = House {
     least: (300, 1_000),
 };
 
-const HOUSES: [House; 2] = [DAEMON, LAYER];
+const ENGINE: House = House {
+    directory: "crates/fdb-embedded/src",
+    rooms: &[
+        "error",
+        "limits",
+        "key_map",
+        "range_set",
+        "rows",
+        "url",
+        "reports",
+        "files",
+        "capi/process",
+        "fork",
+        "network",
+        "future",
+        "options",
+        "network_options",
+        "space",
+        "engine",
+        "link",
+        "client",
+        "capi",
+        "doctor",
+        "backup",
+        "lib",
+    ],
+    least: (200, 500),
+};
+
+const HOUSES: [House; 3] = [DAEMON, LAYER, ENGINE];
 
 /// A file without its tests and comments.
 struct Source {
@@ -67,8 +96,8 @@ struct Source {
 }
 
 impl Source {
-    fn room(&self) -> &str {
-        self.module.first().map_or("lib", String::as_str)
+    fn room(&self, rooms: &[&str]) -> String {
+        if self.module.is_empty() { "lib".to_owned() } else { room_of(&self.module.join("::"), rooms) }
     }
 
     /// The text without its imports and without visibilities, and each import with whether others can use it from here.
@@ -99,27 +128,37 @@ impl Source {
     }
 
     /// The rooms that it names: behind `crate::`, or behind as many `super::` as lead to the root.
-    fn rooms_named(&self) -> BTreeSet<String> {
+    fn rooms_named(&self, rooms: &[&str]) -> BTreeSet<String> {
         let mut named = BTreeSet::new();
         for (at, _) in self.text.match_indices("crate::") {
             // Neither a part of another name, nor `$crate` of a macro.
             if !self.text[..at].ends_with(|before: char| before.is_alphanumeric() || "_$".contains(before)) {
-                named.extend(first_names(&self.text[at + "crate::".len()..]));
+                named.extend(rooms_of(&self.text[at + "crate::".len()..], rooms));
             }
         }
         let to_root = "super::".repeat(self.module.len().max(1));
         for (at, _) in self.text.match_indices(&to_root) {
             if !self.text[..at].ends_with("super::") {
-                named.extend(first_names(&self.text[at + to_root.len()..]));
+                named.extend(rooms_of(&self.text[at + to_root.len()..], rooms));
             }
         }
         named
     }
 }
 
-/// The first name of a path, or of each path in braces.
-fn first_names(path: &str) -> Vec<String> {
+/// The room that a path begins with: the first name, or the room in a room that has a longer name.
+fn room_of(path: &str, rooms: &[&str]) -> String {
     let name = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    let begins = |room: &&&str| {
+        let rest = path.strip_prefix(room.replace('/', "::").as_str());
+        rest.is_some_and(|rest| name(rest).is_empty()) && room.contains('/')
+    };
+    rooms.iter().find(begins).map_or_else(|| name(path), |room| (*room).to_owned())
+}
+
+/// The room of a path, or of each path in braces.
+fn rooms_of(path: &str, rooms: &[&str]) -> Vec<String> {
+    let name = |text: &str| room_of(text, rooms);
     let Some(group) = path.strip_prefix('{') else { return vec![name(path)] };
     let (mut depth, mut names, mut begins) = (0, Vec::new(), true);
     for (at, c) in group.char_indices() {
@@ -289,8 +328,8 @@ fn file_of(
     })
 }
 
-/// The files that use each other in a circle, directly or by way of others; and how often a file uses another one.
-fn circles(sources: &[Source]) -> (BTreeSet<Vec<String>>, usize) {
+/// The files that each file uses.
+fn files_used(sources: &[Source]) -> Vec<BTreeSet<usize>> {
     let modules: BTreeMap<_, _> =
         sources.iter().enumerate().map(|(number, source)| (source.module.clone(), number)).collect();
     let (mut imports, mut used) = (Imports::new(), vec![Vec::new(); sources.len()]);
@@ -307,14 +346,16 @@ fn circles(sources: &[Source]) -> (BTreeSet<Vec<String>>, usize) {
         }
         used[number].extend(paths(&rest).iter().filter_map(|path| absolute(&source.module, path, &modules)));
     }
-    let used: Vec<BTreeSet<usize>> = used
-        .iter()
-        .enumerate()
-        .map(|(number, paths)| {
-            let files = paths.iter().filter_map(|path| file_of(path, &modules, &imports, 0));
-            files.filter(|file| *file != number).collect()
-        })
-        .collect();
+    let files = |(number, paths): (usize, &Vec<_>)| {
+        let files = paths.iter().filter_map(|path: &Vec<String>| file_of(path, &modules, &imports, 0));
+        files.filter(|file| *file != number).collect()
+    };
+    used.iter().enumerate().map(files).collect()
+}
+
+/// The files that use each other in a circle, directly or by way of others; and how often a file uses another one.
+fn circles(sources: &[Source]) -> (BTreeSet<Vec<String>>, usize) {
+    let used = files_used(sources);
     let reached: Vec<BTreeSet<usize>> = (0..sources.len())
         .map(|from| {
             let (mut reached, mut left) = (BTreeSet::new(), vec![from]);
@@ -370,11 +411,14 @@ fn each_room_uses_only_rooms_below_it() {
         let House { directory, rooms, least } = house;
         let floors: BTreeMap<_, _> = rooms.iter().enumerate().map(|(floor, room)| (*room, floor)).collect();
         let (mut wrong, mut arrows) = (Vec::new(), 0);
-        for source in &house.sources() {
-            let room = source.room();
+        let sources = house.sources();
+        for (source, files) in sources.iter().zip(files_used(&sources)) {
+            let room = source.room(rooms);
             let no_place = || panic!("{directory}/{room} has no place in the list of rooms");
-            let floor = floors.get(room).unwrap_or_else(no_place);
-            for other in source.rooms_named() {
+            let floor = floors.get(&*room).unwrap_or_else(no_place);
+            let mut others = source.rooms_named(rooms);
+            others.extend(files.iter().map(|file| sources[*file].room(rooms)));
+            for other in others {
                 // What is not a room is a name that `lib.rs` has, such as `crate::Config`, or all of them.
                 let other_floor = floors.get(&*other).unwrap_or(&floors["lib"]);
                 if other == room {
@@ -413,8 +457,11 @@ fn the_map_has_the_rooms_in_their_order() {
         let in_house = |place: &&str| {
             Some(place.strip_prefix(house.directory)?.strip_prefix('/')?.trim_end_matches(".rs").to_owned())
         };
-        let mut rooms: Vec<_> =
-            places.iter().filter_map(in_house).filter(|room| !room.contains('/')).collect();
+        let mut rooms: Vec<_> = places
+            .iter()
+            .filter_map(in_house)
+            .filter(|room| !room.contains('/') || house.rooms.contains(&room.as_str()))
+            .collect();
         rooms.reverse();
         let listed: Vec<_> =
             house.rooms.iter().copied().filter(|room| !OUTSIDE_THE_MAP.contains(room)).collect();
@@ -430,8 +477,12 @@ fn uses_of_rooms_are_found_in_every_form() {
     };
     let text = "use crate::{\n    cli::{a, b},\n    http,\n};\nuse crate::daemon::x;\nlet y = crate::stats::z();\n// crate::docs\n\
         use super::super::actors::q;\nuse super::own;\n#[cfg(test)]\nmod tests {\n use crate::testing::T;\n}";
-    let named: Vec<_> = source("config::load", text).rooms_named().into_iter().collect();
+    let named: Vec<_> = source("config::load", text).rooms_named(DAEMON.rooms).into_iter().collect();
     assert_eq!(named, ["actors", "cli", "daemon", "http", "stats"]);
+    let text = "use crate::{capi::process, capi::real};\nuse crate::capi::process::heap;\nuse crate::capi::process_of::x;";
+    let named: Vec<_> = source("fork", text).rooms_named(ENGINE.rooms).into_iter().collect();
+    assert_eq!(named, ["capi", "capi/process"]);
+    assert_eq!(source("capi::process::heap", "").room(ENGINE.rooms), "capi/process");
     assert_eq!(
         test_modules("mod a;\n#[cfg(test)]\nmod documents;\n#[cfg(test)]\npub(crate) mod b;"),
         ["documents", "b"]

@@ -21,8 +21,9 @@ use std::time::Duration;
 
 use crate::doctor::{self, Severity};
 use crate::engine::mutation::Mutation;
-use crate::engine::{DATA_FILE, Directory, LOG_FILE, OpenError, StorageError, exists, storage};
+use crate::engine::{Directory, OpenError, StorageError, storage};
 use crate::error::Code;
+use crate::files::{DATA_FILE, LOG_FILE, exists};
 use crate::limits::MAX_PINNED_VIEWS;
 use crate::link::{Link, View};
 use crate::range_set::key_after;

@@ -13,7 +13,8 @@ use std::time::Duration;
 use checked_pages::{ChecksumReport, verify_checksums};
 
 use crate::engine::examine::{self, ContentReport};
-use crate::engine::{DATA_FILE, FIX_ORPHANED_LOG, LOG_FILE, LockState, StorageError, exists, probe_lock};
+use crate::engine::{LockState, StorageError, probe_lock};
+use crate::files::{DATA_FILE, FIX_ORPHANED_LOG, LOG_FILE, exists};
 use crate::link::{self, Answer};
 
 pub use crate::engine::LockHolder;

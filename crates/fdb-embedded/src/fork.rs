@@ -2,7 +2,7 @@
 //!
 //! A child inherits copies of all descriptors. With them it would keep a dead host's lock and
 //! connections open, so that its guests would not notice the end. Therefore the descriptors of open
-//! directories are registered here, and a fork handler replaces them in the child (`capi::atfork`).
+//! directories are registered here, and a fork handler replaces them in the child (`capi::process::atfork`).
 //! The engine's threads do not exist in the child either, so any use of an embedded database fails
 //! there.
 //!
@@ -10,35 +10,16 @@
 //! that the program opens next, and code that still has the old number would write to those files
 //! or close them.
 
-use std::collections::BTreeSet;
 use std::ops::Deref;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
-
+use crate::capi::process::atfork::{self, PLACEHOLDER};
 use crate::error::Code;
 
-/// The registered descriptors. Locked while one is opened and while the process forks; in the
-/// child, locked forever.
-pub static REGISTERED: Mutex<BTreeSet<RawFd>> = Mutex::new(BTreeSet::new());
-/// True in a child of a process that had a database open.
-pub static FORKED: AtomicBool = AtomicBool::new(false);
-/// The replacement for registered descriptors in a child: every operation on it fails, or finds the
-/// end.
-static PLACEHOLDER: OnceLock<UnixStream> = OnceLock::new();
-
-/// True in a child of a process that had a database open.
-pub fn is_forked() -> bool {
-    FORKED.load(Ordering::Relaxed)
-}
-
-/// The replacement for registered descriptors in a child.
-pub fn placeholder() -> Option<BorrowedFd<'static>> {
-    PLACEHOLDER.get().map(AsFd::as_fd)
-}
+pub use crate::capi::process::atfork::{REGISTERED, is_forked};
 
 /// The error for using a database in a forked child. Prints the reason the first time.
 pub fn refuse() -> Code {
@@ -119,5 +100,5 @@ fn prepare() {
     {
         let _ = PLACEHOLDER.set(plug);
     }
-    INSTALLED.get_or_init(crate::capi::atfork::install);
+    INSTALLED.get_or_init(atfork::install);
 }

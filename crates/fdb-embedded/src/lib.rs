@@ -31,6 +31,7 @@ pub mod client;
 pub mod doctor;
 pub mod engine;
 mod error;
+mod files;
 mod fork;
 mod future;
 mod key_map;
@@ -40,6 +41,7 @@ mod network;
 mod network_options;
 mod options;
 mod range_set;
+mod reports;
 mod rows;
 pub mod space;
 mod url;
@@ -53,42 +55,10 @@ pub use engine::OpenError;
 #[cfg(feature = "testing")]
 pub use engine::faults::{Fault, Faults, Gate, HeldBackoff, HeldCommit};
 #[cfg(feature = "testing")]
-pub use engine::holdings::{Holdings, ProcessHoldings};
+pub use engine::holdings::Holdings;
 pub use error::{Code, Result};
 pub use future::{Future, Output};
+#[cfg(feature = "testing")]
+pub use link::testing::ProcessHoldings;
+pub use reports::{last_failure, report_to};
 pub use url::{SCHEME, instead_of_two_slashes};
-
-/// The target of [`report`].
-static REPORT: std::sync::OnceLock<fn(&str)> = std::sync::OnceLock::new();
-
-/// Sends reports of failures that no call returns to `report`, instead of standard error. `report`
-/// runs on the engine's threads, so it must not block. Only the first call counts.
-pub fn report_to(report: fn(&str)) {
-    let _ = REPORT.set(report);
-}
-
-/// The last failure that ended an engine of this process.
-static FAILURE: parking_lot::Mutex<Option<String>> = parking_lot::Mutex::new(None);
-
-/// The reason for which an embedded database of this process last failed: the file and the
-/// operating system's error. Clients only get error 1510. `None` if none failed here; if another
-/// process hosts the database, that process has the reason.
-#[must_use]
-pub fn last_failure() -> Option<String> {
-    FAILURE.lock().clone()
-}
-
-/// Records a failure for [`last_failure`].
-fn keep_failure(message: String) {
-    *FAILURE.lock() = Some(message);
-}
-
-/// Reports a failure that no call returns.
-fn report(message: &str) {
-    use std::io::Write;
-    match REPORT.get() {
-        Some(report) => report(message),
-        // Ignores errors of standard error.
-        None => drop(writeln!(std::io::stderr().lock(), "fdb-embedded: {message}")),
-    }
-}

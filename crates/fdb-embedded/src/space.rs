@@ -17,8 +17,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use rustix::fs::statvfs;
 
-use crate::engine::open_or_create;
-use crate::engine::{DATA_FILE, RESERVE_FILE};
+use crate::files::{DATA_FILE, RESERVE_FILE, open_or_create};
 
 /// The environment variable that overrides the directory's limit, in bytes, as `536870912` or
 /// `512MiB`.

@@ -2,7 +2,7 @@
 
 use std::thread::JoinHandle;
 
-use super::network;
+use super::{chosen, network};
 use crate::error::Code;
 
 /// Why the network could not be started.
@@ -28,7 +28,7 @@ pub struct Network {
 impl Network {
     /// Selects the API version and starts the network. Only possible once in a process.
     pub fn start() -> Result<Network, StartError> {
-        network::select_api_version(network::API_VERSION, network::API_VERSION)?;
+        chosen::select_api_version(chosen::API_VERSION, chosen::API_VERSION)?;
         network::setup()?;
         let thread = std::thread::Builder::new().name("fdb-callbacks".to_owned()).spawn(|| {
             network::run().expect("the network was set up above and nobody else runs it");

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use foundationdb_sys::{FDBDatabase, FDBDatabaseOption, FDBFuture, FDBTransaction, fdb_bool_t, fdb_error_t};
 
-use super::handle::{self, forwarded};
+use super::forwarded::forwarded;
+use super::handle;
 use super::transaction::CTransaction;
-use super::{bytes, future, option_value, real, slot, status};
+use super::{bytes, future, option_value, slot, status};
 use crate::client::{Database, Transaction};
 use crate::error::Code;
 use crate::future::{Future, Output};
@@ -21,7 +22,7 @@ use crate::future::{Future, Output};
 pub unsafe extern "C" fn fdb_database_destroy(database: *mut FDBDatabase) {
     // SAFETY: the caller's promise.
     if unsafe { handle::take::<Arc<Database>, _>(database) }.is_none() {
-        let destroy = real::library().databases.fdb_database_destroy;
+        let destroy = RealDatabases::get().fdb_database_destroy;
         // SAFETY: the handle is the real library's, and the caller's promise.
         unsafe { destroy(database) }
     }
@@ -45,7 +46,7 @@ fn snapshot_error(id: &[u8]) -> Code {
 }
 
 forwarded! {
-    table RealDatabases in databases; handle FDBDatabase; object Arc<Database>;
+    table RealDatabases; handle FDBDatabase; object Arc<Database>;
     also { fn fdb_database_destroy(); }
 
     /// Sets an option of the database, for later transactions.

@@ -10,8 +10,10 @@ use foundationdb_sys::{
 use parking_lot::Mutex;
 
 use super::arrays::{MappedArray, c_len, key_of, range_of, rows_of};
-use super::handle::{self, forwarded};
-use super::{real, slot, status};
+use super::forwarded::forwarded;
+use super::handle;
+use super::missing::Missing;
+use super::{slot, status};
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
 
@@ -58,6 +60,12 @@ pub(super) fn give(future: Arc<Future>) -> *mut FDBFuture {
     handle::give(CFuture { future, memory: Mutex::default() })
 }
 
+impl Missing for *mut FDBFuture {
+    fn missing() -> *mut FDBFuture {
+        give(Future::ready(Err(Code::UNSUPPORTED_OPERATION)))
+    }
+}
+
 /// The error of a getter that does not match the future.
 pub(super) const MISMATCH: Code = Code::CLIENT_INVALID_OPERATION;
 
@@ -102,7 +110,7 @@ pub unsafe extern "C" fn fdb_future_destroy(future: *mut FDBFuture) {
     match unsafe { handle::take::<CFuture, _>(future) } {
         Some(own) => drop(own.future.fail(Code::OPERATION_CANCELLED)),
         None => {
-            let destroy = real::library().futures.fdb_future_destroy;
+            let destroy = RealFutures::get().fdb_future_destroy;
             // SAFETY: the handle is the real library's, and the caller's promise.
             unsafe { destroy(future) }
         }
@@ -119,7 +127,7 @@ pub unsafe extern "C" fn fdb_future_cancel(future: *mut FDBFuture) {
     match unsafe { handle::share::<CFuture, _>(future) } {
         Some(own) => drop(own.future.fail(Code::OPERATION_CANCELLED)),
         None => {
-            let cancel = real::library().futures.fdb_future_cancel;
+            let cancel = RealFutures::get().fdb_future_cancel;
             // SAFETY: the handle is the real library's, and the caller's promise.
             unsafe { cancel(future) }
         }
@@ -127,7 +135,7 @@ pub unsafe extern "C" fn fdb_future_cancel(future: *mut FDBFuture) {
 }
 
 forwarded! {
-    table RealFutures in futures; handle FDBFuture; object CFuture;
+    table RealFutures; handle FDBFuture; object CFuture;
     also {
         fn fdb_future_destroy();
         fn fdb_future_cancel();
@@ -352,7 +360,7 @@ pub unsafe extern "C" fn fdb_future_set_callback(
 ) -> fdb_error_t {
     // SAFETY: the caller's promise.
     let Some(own) = (unsafe { handle::share::<CFuture, _>(future) }) else {
-        let set_callback = real::library().futures.fdb_future_set_callback;
+        let set_callback = RealFutures::get().fdb_future_set_callback;
         // SAFETY: the handle is the real library's, and the caller's promise.
         return unsafe { set_callback(future, callback, parameter) };
     };

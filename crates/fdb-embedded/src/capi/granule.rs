@@ -4,20 +4,23 @@
 //! nothing is flushed. Calls that would write or read granules fail.
 
 use std::ffi::c_int;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use foundationdb_sys::{
     FDBBGEncryptionCtx, FDBBGFileDescription, FDBBGTenantPrefix, FDBDatabase, FDBFuture, FDBGranuleSummary,
     FDBReadBlobGranuleContext, FDBResult, FDBTenant, FDBTransaction, fdb_bool_t, fdb_error_t,
 };
 
+use super::forwarded::forwarded;
 use super::future::{CFuture, MISMATCH, give};
-use super::handle::forwarded;
-use super::tenant::{CTenant, not_found};
+use super::missing::found;
+use super::shared_object::{LoadError, SharedObject};
+use super::tenant::CTenant;
 use super::transaction::CTransaction;
-use super::{bytes, real, result};
+use super::unknown_tenant::not_found;
+use super::{bytes, result};
 use crate::client::Database;
-use crate::error::{Code, Result};
+use crate::error::Code;
 use crate::future::{Future, Output};
 
 /// "No version" up to which a range can be read from granules.
@@ -30,12 +33,12 @@ fn unsupported() -> *mut FDBFuture {
 
 /// A future of `answer`, if the range is valid.
 fn about_range(begin: &[u8], end: &[u8], answer: Output) -> *mut FDBFuture {
-    let answer: Result<Output> = if begin > end { Err(Code::INVERTED_RANGE) } else { Ok(answer) };
+    let answer: Result<Output, Code> = if begin > end { Err(Code::INVERTED_RANGE) } else { Ok(answer) };
     give(Future::ready(answer))
 }
 
 forwarded! {
-    table RealDatabaseGranules in database_granules; handle FDBDatabase; object Arc<Database>;
+    table RealDatabaseGranules; handle FDBDatabase; object Arc<Database>;
 
     /// A key future: deletes granules older than a version.
     [since 710] fn fdb_database_purge_blob_granules(
@@ -103,7 +106,7 @@ forwarded! {
 }
 
 forwarded! {
-    table RealTenantGranules in tenant_granules; handle FDBTenant; object CTenant;
+    table RealTenantGranules; handle FDBTenant; object CTenant;
 
     /// As for a database, within the tenant.
     [since 720] fn fdb_tenant_purge_blob_granules(
@@ -163,7 +166,7 @@ forwarded! {
 }
 
 forwarded! {
-    table RealTransactionGranules in transaction_granules; handle FDBTransaction; object CTransaction;
+    table RealTransactionGranules; handle FDBTransaction; object CTransaction;
 
     /// A key range array future: the granules within a range.
     [since 710] fn fdb_transaction_get_blob_granule_ranges(
@@ -212,7 +215,7 @@ forwarded! {
 }
 
 forwarded! {
-    table RealGranuleFutures in granule_futures; handle FDBFuture; object CFuture;
+    table RealGranuleFutures; handle FDBFuture; object CFuture;
 
     /// An array of granule summaries. No future of an embedded database has one.
     [since 720] fn fdb_future_get_granule_summary_array(
@@ -230,12 +233,48 @@ forwarded! {
 }
 
 /// A parser of granule files in the real library: contents, their length, tenant prefix, encryption.
-pub(super) type ParseFile = unsafe extern "C" fn(
+type ParseFile = unsafe extern "C" fn(
     *const u8,
     c_int,
     *const FDBBGTenantPrefix,
     *const FDBBGEncryptionCtx,
 ) -> *mut FDBResult;
+
+/// The real library's parsers of granule files.
+pub(super) struct RealParsers {
+    snapshot: ParseFile,
+    delta: ParseFile,
+}
+
+static PARSERS: OnceLock<RealParsers> = OnceLock::new();
+
+impl RealParsers {
+    /// Looks the functions up in the real library.
+    pub(super) fn load(library: &SharedObject) -> Result<RealParsers, LoadError> {
+        // SAFETY: the types are those of the C header, which the real library implements.
+        unsafe {
+            Ok(RealParsers {
+                snapshot: found!(
+                    library,
+                    fdb_readbg_parse_snapshot_file,
+                    [730],
+                    (*const u8, c_int, *const FDBBGTenantPrefix, *const FDBBGEncryptionCtx) -> *mut FDBResult
+                ),
+                delta: found!(
+                    library,
+                    fdb_readbg_parse_delta_file,
+                    [730],
+                    (*const u8, c_int, *const FDBBGTenantPrefix, *const FDBBGEncryptionCtx) -> *mut FDBResult
+                ),
+            })
+        }
+    }
+
+    /// Keeps them for the calls, after the real library has started.
+    pub(super) fn keep(self) {
+        let _ = PARSERS.set(self);
+    }
+}
 
 /// Parses a granule's snapshot file. Requires that the real library is loaded.
 ///
@@ -248,9 +287,9 @@ pub unsafe extern "C" fn fdb_readbg_parse_snapshot_file(
     tenant_prefix: *const FDBBGTenantPrefix,
     encryption: *const FDBBGEncryptionCtx,
 ) -> *mut FDBResult {
-    match real::loaded() {
+    match PARSERS.get() {
         // SAFETY: the caller's arguments, passed on.
-        Some(real) => unsafe { (real.parse_snapshot_file)(file, file_length, tenant_prefix, encryption) },
+        Some(parsers) => unsafe { (parsers.snapshot)(file, file_length, tenant_prefix, encryption) },
         None => result::give(Code::UNSUPPORTED_OPERATION),
     }
 }
@@ -266,9 +305,9 @@ pub unsafe extern "C" fn fdb_readbg_parse_delta_file(
     tenant_prefix: *const FDBBGTenantPrefix,
     encryption: *const FDBBGEncryptionCtx,
 ) -> *mut FDBResult {
-    match real::loaded() {
+    match PARSERS.get() {
         // SAFETY: the caller's arguments, passed on.
-        Some(real) => unsafe { (real.parse_delta_file)(file, file_length, tenant_prefix, encryption) },
+        Some(parsers) => unsafe { (parsers.delta)(file, file_length, tenant_prefix, encryption) },
         None => result::give(Code::UNSUPPORTED_OPERATION),
     }
 }

@@ -9,7 +9,7 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use foundationdb_sys::{FDBCluster, FDBDatabase, FDBFuture, fdb_error_t};
 
 use super::future::{CFuture, MISMATCH, fdb_future_get_int64, give};
-use super::{bytes, handle, network, open};
+use super::{bytes, chosen, handle, open};
 use crate::error::Code;
 use crate::future::{Future, Output};
 
@@ -20,8 +20,8 @@ struct CCluster {
 
 /// Ends the process unless the program's header is older than `version`.
 fn only_before(version: c_int, function: &str) {
-    if network::header_version().is_none_or(|header| header >= version) {
-        crate::report(&format!("{function} is not part of API version {version} and later"));
+    if chosen::header_version().is_none_or(|header| header >= version) {
+        crate::reports::report(&format!("{function} is not part of API version {version} and later"));
         std::process::abort();
     }
 }

@@ -6,11 +6,7 @@
 
 use std::ffi::{c_double, c_int};
 
-use foundationdb_sys::{FDBFuture, FDBResult};
-
-use super::{future, result};
 use crate::error::Code;
-use crate::future::Future;
 
 /// The answer for a missing function with this return type.
 pub(super) trait Missing {
@@ -34,25 +30,13 @@ impl Missing for c_double {
     }
 }
 
-impl Missing for *mut FDBFuture {
-    fn missing() -> *mut FDBFuture {
-        future::give(Future::ready(Err(Code::UNSUPPORTED_OPERATION)))
-    }
-}
-
-impl Missing for *mut FDBResult {
-    fn missing() -> *mut FDBResult {
-        result::give(Code::UNSUPPORTED_OPERATION)
-    }
-}
-
 /// A function of the real library, either required or with a stand-in.
 macro_rules! found {
     ($library:expr, $name:ident, [], ($($ty:ty),*) $(-> $ret:ty)?) => {
         $library.function(concat!(stringify!($name), "\0"))?
     };
     ($library:expr, $name:ident, [$since:literal], ($($ty:ty),*) $(-> $ret:ty)?) => {{
-        const { assert!($since > crate::capi::network::OLDEST_API_VERSION) };
+        const { assert!($since > crate::capi::OLDEST_API_VERSION) };
         unsafe extern "C" fn missing($(_: $ty),*) $(-> $ret)? {
             crate::capi::missing::Missing::missing()
         }

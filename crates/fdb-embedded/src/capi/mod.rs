@@ -8,26 +8,28 @@
 #![expect(unsafe_code, reason = "this is the C ABI")]
 
 mod arrays;
-pub mod atfork;
 mod boot;
+mod chosen;
 mod cluster_file;
 mod database;
+mod forwarded;
 mod future;
 mod granule;
 mod handle;
-pub mod heap;
 mod legacy;
 mod missing;
 mod network;
 mod open;
-pub mod peer;
+pub mod process;
 mod real;
 mod result;
+mod shared_object;
 mod tenant;
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub mod testing;
 mod transaction;
+mod unknown_tenant;
 mod yielding;
 
 pub use boot::{Network, StartError};
@@ -38,6 +40,9 @@ pub use real::client_version;
 use std::ffi::c_int;
 
 use crate::error::{Code, Result};
+
+/// The oldest API version that can be selected.
+const OLDEST_API_VERSION: c_int = 520;
 
 /// The bytes given by a pointer and a length.
 ///

@@ -3,59 +3,16 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use foundationdb_sys::{FDBNetworkOption, fdb_bool_t, fdb_error_t};
-use parking_lot::Mutex;
 
-use super::real::{self, Settings};
-use super::{open, option_value, status};
+use super::chosen::{API_VERSION, CHOSEN, select_api_version};
+use super::{open, option_value, real, status};
 use crate::error::{Code, Result};
 use crate::{network, network_options};
-
-/// The API version that this library implements.
-pub(super) const API_VERSION: c_int = 730;
-/// The oldest API version that can be selected.
-pub(super) const OLDEST_API_VERSION: c_int = 520;
 
 /// Release, source and protocol version of the client, in FoundationDB's form: the release whose
 /// behaviour this library has, 40 digits in place of a source hash, and the release's protocol
 /// version.
 const CLIENT_VERSION: &CStr = c"7.3.79,0000000000000000000000000000000000000000,fdb00b073000000";
-
-struct Chosen {
-    api_version: Option<(c_int, c_int)>,
-    options: Vec<(c_int, Option<Vec<u8>>)>,
-    future_protocol: bool,
-}
-
-static CHOSEN: Mutex<Chosen> =
-    Mutex::new(Chosen { api_version: None, options: Vec::new(), future_protocol: false });
-
-/// The settings to repeat for the real library when it is loaded.
-pub(super) fn settings() -> Result<Settings> {
-    let chosen = CHOSEN.lock();
-    let api_version = chosen.api_version.ok_or(Code::API_VERSION_UNSET)?;
-    let network_options = chosen.options.clone();
-    Ok(Settings { api_version, network_options, future_protocol: chosen.future_protocol })
-}
-
-/// The API version of the header with which the program was compiled, after it was selected.
-pub(super) fn header_version() -> Option<c_int> {
-    CHOSEN.lock().api_version.map(|(_, header)| header)
-}
-
-pub(super) fn select_api_version(runtime: c_int, header: c_int) -> Result<()> {
-    let mut chosen = CHOSEN.lock();
-    if chosen.api_version.is_some() {
-        return Err(Code::API_VERSION_ALREADY_SET);
-    }
-    if runtime > header {
-        return Err(Code::API_VERSION_INVALID);
-    }
-    if header > API_VERSION || runtime < OLDEST_API_VERSION {
-        return Err(Code::API_VERSION_NOT_SUPPORTED);
-    }
-    chosen.api_version = Some((runtime, header));
-    Ok(())
-}
 
 pub(super) fn setup() -> Result<()> {
     if CHOSEN.lock().api_version.is_none() {

@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use foundationdb_sys::{FDBDatabase, fdb_error_t};
 
 use super::cluster_file::{self, Cluster, Named};
-use super::real::{self, LoadError, Real};
-use super::{handle, network, status};
+use super::real::{self, Real};
+use super::shared_object::LoadError;
+use super::{chosen, handle, status};
 use crate::client::Database;
 use crate::engine::OpenError;
 use crate::error::{Code, Result};
@@ -39,7 +40,7 @@ pub(super) fn report_errors() {
 fn explain(error: &dyn fmt::Display) {
     let text = error.to_string();
     if REPORTS.load(Ordering::Relaxed) {
-        crate::report(&text);
+        crate::reports::report(&text);
     }
     OPEN_ERROR.set(Some(text));
 }
@@ -72,7 +73,7 @@ fn open_cluster(
     cluster: &Cluster,
     in_real: impl FnOnce(&Real, *mut *mut FDBDatabase) -> fdb_error_t,
 ) -> Result<*mut FDBDatabase> {
-    let real = match (real::load(&network::settings()?), cluster.error()) {
+    let real = match (real::load(&chosen::settings()?), cluster.error()) {
         (Ok(real), _) => real,
         (Err(LoadError::Missing { .. }), Some(code)) => {
             explain(&format_args!(

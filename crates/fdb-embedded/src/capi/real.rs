@@ -1,84 +1,24 @@
 //! The real `libfdb_c.so`: loaded when it is first needed, with its own network thread.
 
-use std::ffi::{CStr, OsString, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int};
 use std::sync::OnceLock;
 use std::thread::JoinHandle;
 
-use foundationdb_sys::{
-    FDBBGEncryptionCtx, FDBBGTenantPrefix, FDBDatabase, FDBResult, fdb_bool_t, fdb_error_t,
-};
-use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use foundationdb_sys::{FDBDatabase, fdb_bool_t, fdb_error_t};
+use libloading::os::unix::Library;
 use parking_lot::Mutex;
 
 use super::database::RealDatabases;
 use super::future::RealFutures;
 use super::granule::{
-    ParseFile, RealDatabaseGranules, RealGranuleFutures, RealTenantGranules, RealTransactionGranules,
+    RealDatabaseGranules, RealGranuleFutures, RealParsers, RealTenantGranules, RealTransactionGranules,
 };
 use super::missing::found;
 use super::result::RealResults;
+use super::shared_object::{LoadError, SharedObject};
 use super::tenant::{RealTenantOpening, RealTenants};
 use super::transaction::RealTransactions;
 use crate::error::Code;
-
-/// The environment variable with the path of the client library, if the loader does not find
-/// `libfdb_c.so`.
-const LIBRARY_VARIABLE: &str = "FDB_CLIENT_LIB";
-
-/// glibc's flag that makes the library prefer its own `fdb_*` functions to ours.
-const RTLD_DEEPBIND: c_int = if cfg!(all(target_os = "linux", target_env = "gnu")) { 8 } else { 0 };
-
-/// Why the real library cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum LoadError {
-    #[error(
-        "cannot load FoundationDB's client library {name}: {source}; install the foundationdb-clients package \
-         (7.3), or set {LIBRARY_VARIABLE} to the path of libfdb_c.so; a database embedded:DIR needs neither"
-    )]
-    Missing { name: String, source: libloading::Error },
-    #[error(
-        "FoundationDB's client library {name} lacks the function {function}; install version 6.2 or later"
-    )]
-    Function { name: String, function: String },
-    #[error("FoundationDB's client library {name} refused to start: {code}")]
-    Start { name: String, code: Code },
-    #[error("cannot start a thread for FoundationDB's client library: {0}")]
-    Thread(std::io::Error),
-    #[error(
-        "FoundationDB's client library cannot be started a second time in a process, and the first time: {0}"
-    )]
-    Before(String),
-}
-
-/// The shared object, before its functions were looked up.
-pub(super) struct SharedObject {
-    name: String,
-    library: Library,
-}
-
-impl SharedObject {
-    fn open() -> Result<SharedObject, LoadError> {
-        let name = std::env::var_os(LIBRARY_VARIABLE).unwrap_or_else(|| OsString::from("libfdb_c.so"));
-        let shown = name.to_string_lossy().into_owned();
-        // SAFETY: loading runs the library's initialisers; the user chose to load FoundationDB's client.
-        let library = unsafe { Library::open(Some(&name), RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND) };
-        let library = library.map_err(|source| LoadError::Missing { name: shown.clone(), source })?;
-        Ok(SharedObject { name: shown, library })
-    }
-
-    /// Looks up a function by its name, which must end in a NUL.
-    ///
-    /// # Safety
-    /// `F` must be the function's type.
-    pub(super) unsafe fn function<F: Copy>(&self, name: &str) -> Result<F, LoadError> {
-        // SAFETY: the caller's promise.
-        let found = unsafe { self.library.get::<F>(name.as_bytes()) };
-        found.map(|function| *function).map_err(|_| LoadError::Function {
-            name: self.name.clone(),
-            function: name.trim_end_matches('\0').to_owned(),
-        })
-    }
-}
 
 type SelectApiVersion = unsafe extern "C" fn(c_int, c_int) -> fdb_error_t;
 type SetOption = unsafe extern "C" fn(c_int, *const u8, c_int) -> fdb_error_t;
@@ -91,18 +31,6 @@ type CreateDatabase = unsafe extern "C" fn(*const c_char, *mut *mut FDBDatabase)
 
 /// The real library with its network running.
 pub(super) struct Real {
-    pub(super) databases: RealDatabases,
-    pub(super) transactions: RealTransactions,
-    pub(super) futures: RealFutures,
-    pub(super) results: RealResults,
-    pub(super) tenants: RealTenants,
-    pub(super) tenant_opening: RealTenantOpening,
-    pub(super) database_granules: RealDatabaseGranules,
-    pub(super) tenant_granules: RealTenantGranules,
-    pub(super) transaction_granules: RealTransactionGranules,
-    pub(super) granule_futures: RealGranuleFutures,
-    pub(super) parse_snapshot_file: ParseFile,
-    pub(super) parse_delta_file: ParseFile,
     pub(super) get_error: GetError,
     get_client_version: GetClientVersion,
     pub(super) error_predicate: ErrorPredicate,
@@ -140,32 +68,70 @@ pub(super) fn load(settings: &Settings) -> Result<&'static Real, LoadError> {
     if let Some(first) = FAILED.get() {
         return Err(LoadError::Before(first.clone()));
     }
-    let real = start(settings).inspect_err(|error| {
+    let (real, tables) = start(settings).inspect_err(|error| {
         if matches!(error, LoadError::Start { .. } | LoadError::Thread(_)) {
             FAILED.get_or_init(|| error.to_string());
         }
     })?;
+    tables.keep();
     Ok(REAL.get_or_init(|| real))
 }
 
-fn start(settings: &Settings) -> Result<Real, LoadError> {
+/// The tables of all functions that act on a handle, each of which is kept by its module.
+struct Tables {
+    parsers: RealParsers,
+    databases: RealDatabases,
+    transactions: RealTransactions,
+    futures: RealFutures,
+    results: RealResults,
+    tenants: RealTenants,
+    tenant_opening: RealTenantOpening,
+    database_granules: RealDatabaseGranules,
+    tenant_granules: RealTenantGranules,
+    transaction_granules: RealTransactionGranules,
+    granule_futures: RealGranuleFutures,
+}
+
+impl Tables {
+    fn load(object: &SharedObject) -> Result<Tables, LoadError> {
+        Ok(Tables {
+            parsers: RealParsers::load(object)?,
+            databases: RealDatabases::load(object)?,
+            transactions: RealTransactions::load(object)?,
+            futures: RealFutures::load(object)?,
+            results: RealResults::load(object)?,
+            tenants: RealTenants::load(object)?,
+            tenant_opening: RealTenantOpening::load(object)?,
+            database_granules: RealDatabaseGranules::load(object)?,
+            tenant_granules: RealTenantGranules::load(object)?,
+            transaction_granules: RealTransactionGranules::load(object)?,
+            granule_futures: RealGranuleFutures::load(object)?,
+        })
+    }
+
+    /// Hands each table to its module.
+    fn keep(self) {
+        self.parsers.keep();
+        self.databases.keep();
+        self.transactions.keep();
+        self.futures.keep();
+        self.results.keep();
+        self.tenants.keep();
+        self.tenant_opening.keep();
+        self.database_granules.keep();
+        self.tenant_granules.keep();
+        self.transaction_granules.keep();
+        self.granule_futures.keep();
+    }
+}
+
+fn start(settings: &Settings) -> Result<(Real, Tables), LoadError> {
     let object = SharedObject::open()?;
     // Looks up all functions before starting anything, so that an incomplete library can be
     // unloaded.
     let process = Process::load(&object)?;
+    let tables = Tables::load(&object)?;
     let real = Real {
-        databases: RealDatabases::load(&object)?,
-        transactions: RealTransactions::load(&object)?,
-        futures: RealFutures::load(&object)?,
-        results: RealResults::load(&object)?,
-        tenants: RealTenants::load(&object)?,
-        tenant_opening: RealTenantOpening::load(&object)?,
-        database_granules: RealDatabaseGranules::load(&object)?,
-        tenant_granules: RealTenantGranules::load(&object)?,
-        transaction_granules: RealTransactionGranules::load(&object)?,
-        granule_futures: RealGranuleFutures::load(&object)?,
-        parse_snapshot_file: process.parse_snapshot_file,
-        parse_delta_file: process.parse_delta_file,
         get_error: process.get_error,
         get_client_version: process.get_client_version,
         error_predicate: process.error_predicate,
@@ -184,7 +150,7 @@ fn start(settings: &Settings) -> Result<Real, LoadError> {
     };
     let thread = std::thread::Builder::new().name("fdb-network".to_owned()).spawn(run);
     *real.network.lock() = Some(thread.map_err(LoadError::Thread)?);
-    Ok(real)
+    Ok((real, tables))
 }
 
 /// The functions for the process as a whole.
@@ -200,8 +166,6 @@ struct Process {
     use_future_protocol: UseFutureProtocol,
     create_database: CreateDatabase,
     create_database_from_connection_string: CreateDatabase,
-    parse_snapshot_file: ParseFile,
-    parse_delta_file: ParseFile,
 }
 
 impl Process {
@@ -224,18 +188,6 @@ impl Process {
                     fdb_create_database_from_connection_string,
                     [720],
                     (*const c_char, *mut *mut FDBDatabase) -> fdb_error_t
-                ),
-                parse_snapshot_file: found!(
-                    object,
-                    fdb_readbg_parse_snapshot_file,
-                    [730],
-                    (*const u8, c_int, *const FDBBGTenantPrefix, *const FDBBGEncryptionCtx) -> *mut FDBResult
-                ),
-                parse_delta_file: found!(
-                    object,
-                    fdb_readbg_parse_delta_file,
-                    [730],
-                    (*const u8, c_int, *const FDBBGTenantPrefix, *const FDBBGEncryptionCtx) -> *mut FDBResult
                 ),
             })
         }
@@ -293,11 +245,6 @@ pub fn client_version() -> Option<String> {
 /// The library, if it has been loaded.
 pub(super) fn loaded() -> Option<&'static Real> {
     REAL.get()
-}
-
-/// The library of a handle that is not ours.
-pub(super) fn library() -> &'static Real {
-    REAL.get().expect("a handle that is not ours was made by the real library, so it is loaded")
 }
 
 /// Stops the library's network, if it runs, and waits for its thread.

@@ -5,13 +5,20 @@ use std::ffi::c_int;
 
 use foundationdb_sys::{FDBBGMutation, FDBKeyValue, FDBResult, fdb_bool_t, fdb_error_t};
 
-use super::handle::{self, forwarded};
-use super::real;
+use super::forwarded::forwarded;
+use super::handle;
+use super::missing::Missing;
 use crate::error::Code;
 
 /// Returns an error to the caller as a result.
 pub(super) fn give(code: Code) -> *mut FDBResult {
     handle::give(code)
+}
+
+impl Missing for *mut FDBResult {
+    fn missing() -> *mut FDBResult {
+        give(Code::UNSUPPORTED_OPERATION)
+    }
 }
 
 /// Frees a result.
@@ -22,14 +29,14 @@ pub(super) fn give(code: Code) -> *mut FDBResult {
 pub unsafe extern "C" fn fdb_result_destroy(result: *mut FDBResult) {
     // SAFETY: the caller's promise.
     if unsafe { handle::take::<Code, _>(result) }.is_none() {
-        let destroy = real::library().results.fdb_result_destroy;
+        let destroy = RealResults::get().fdb_result_destroy;
         // SAFETY: the handle is the real library's, and the caller's promise.
         unsafe { destroy(result) }
     }
 }
 
 forwarded! {
-    table RealResults in results; handle FDBResult; object Code;
+    table RealResults; handle FDBResult; object Code;
     also { [since 710] fn fdb_result_destroy(); }
 
     /// The rows of a result.

@@ -3,49 +3,23 @@
 
 use std::ffi::c_int;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use foundationdb_sys::{FDBDatabase, FDBFuture, FDBTenant, FDBTransaction, fdb_error_t};
 
-use super::handle::{self, forwarded};
+use super::forwarded::forwarded;
+use super::handle;
+use super::slot;
 use super::transaction::CTransaction;
-use super::{future, real, slot};
+use super::unknown_tenant::not_found;
 use crate::client::{Database, Transaction};
-use crate::error::Code;
-use crate::future::Future;
 
 /// The object of a tenant's handle.
 pub(super) struct CTenant {
     database: Arc<Database>,
 }
 
-/// A future of the error for a missing tenant.
-pub(super) fn not_found() -> *mut FDBFuture {
-    future::give(Future::ready(Err(Code::TENANT_NOT_FOUND)))
-}
-
-/// The state of a transaction in a missing tenant. A cluster does not find the tenant; but a
-/// transaction with a read version knows from it that tenants are disabled.
-#[derive(Default)]
-pub(super) struct UnknownTenant {
-    has_read_version: AtomicBool,
-}
-
-impl UnknownTenant {
-    /// Notes that the transaction has asked for its read version.
-    pub(super) fn note_read_version(&self) {
-        self.has_read_version.store(true, Ordering::Relaxed);
-    }
-
-    /// The error of reads.
-    pub(super) fn read_error(&self) -> Code {
-        let disabled = self.has_read_version.load(Ordering::Relaxed);
-        if disabled { Code::TENANTS_DISABLED } else { Code::TENANT_NOT_FOUND }
-    }
-}
-
 forwarded! {
-    table RealTenantOpening in tenant_opening; handle FDBDatabase; object Arc<Database>;
+    table RealTenantOpening; handle FDBDatabase; object Arc<Database>;
 
     /// Opens a tenant. The first use shows whether it exists.
     [since 710] fn fdb_database_open_tenant(
@@ -66,14 +40,14 @@ forwarded! {
 pub unsafe extern "C" fn fdb_tenant_destroy(tenant: *mut FDBTenant) {
     // SAFETY: the caller's promise.
     if unsafe { handle::take::<CTenant, _>(tenant) }.is_none() {
-        let destroy = real::library().tenants.fdb_tenant_destroy;
+        let destroy = RealTenants::get().fdb_tenant_destroy;
         // SAFETY: the handle is the real library's, and the caller's promise.
         unsafe { destroy(tenant) }
     }
 }
 
 forwarded! {
-    table RealTenants in tenants; handle FDBTenant; object CTenant;
+    table RealTenants; handle FDBTenant; object CTenant;
     also { [since 710] fn fdb_tenant_destroy(); }
 
     /// A transaction confined to the tenant.

@@ -8,10 +8,11 @@ use foundationdb_sys::{
     fdb_bool_t, fdb_error_t,
 };
 
+use super::forwarded::forwarded;
 use super::future::give;
-use super::handle::{self, forwarded};
-use super::tenant::{self, UnknownTenant};
-use super::{bytes, option_value, real, slot, status, yielding};
+use super::handle;
+use super::unknown_tenant::{self, UnknownTenant};
+use super::{bytes, option_value, slot, status, yielding};
 use crate::client::{ConflictKind, RangeArguments, Selector, Transaction};
 use crate::error::Code;
 use crate::future::{Future, Output};
@@ -60,7 +61,7 @@ pub unsafe extern "C" fn fdb_transaction_destroy(transaction: *mut FDBTransactio
     match unsafe { handle::take::<CTransaction, _>(transaction) } {
         Some(own) => own.close(),
         None => {
-            let destroy = real::library().transactions.fdb_transaction_destroy;
+            let destroy = RealTransactions::get().fdb_transaction_destroy;
             // SAFETY: the handle is the real library's, and the caller's promise.
             unsafe { destroy(transaction) }
         }
@@ -68,7 +69,7 @@ pub unsafe extern "C" fn fdb_transaction_destroy(transaction: *mut FDBTransactio
 }
 
 forwarded! {
-    table RealTransactions in transactions; handle FDBTransaction; object CTransaction;
+    table RealTransactions; handle FDBTransaction; object CTransaction;
     also { fn fdb_transaction_destroy(); }
 
     /// Fails all pending futures and all later calls, until a reset.
@@ -226,7 +227,7 @@ forwarded! {
     /// A void future: ready when the commit is durable, or has failed.
     fn fdb_transaction_commit(own) -> *mut FDBFuture {
         if own.tenant.is_some() && !own.is_read_only() {
-            return tenant::not_found();
+            return unknown_tenant::not_found();
         }
         give(own.commit())
     }

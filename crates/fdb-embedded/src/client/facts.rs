@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::{Database, status};
+use super::Database;
 
 /// The FoundationDB release of this client API.
 pub const RELEASE: &str = "7.3.79";
@@ -21,12 +21,6 @@ pub struct DatabaseFacts {
 }
 
 impl Database {
-    /// The client's status, as JSON.
-    #[must_use]
-    pub fn client_status(&self) -> String {
-        status::client(self)
-    }
-
     /// Facts about the database.
     pub(super) fn facts(&self) -> DatabaseFacts {
         let directory = self.link().directory();

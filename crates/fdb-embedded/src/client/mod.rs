@@ -1,5 +1,6 @@
 //! FoundationDB's client: transactions on an [`crate::engine::Engine`].
 
+mod address;
 mod database;
 mod facts;
 mod json;

@@ -5,6 +5,8 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::Database;
+use super::address::ADDRESS_TEXT;
+use super::facts::RELEASE;
 use super::json::Json;
 
 /// The document at `\xff\xff/status/json`.
@@ -13,7 +15,7 @@ pub fn cluster(database: &Database) -> String {
 }
 
 fn address() -> Json {
-    super::special_keys::ADDRESS_TEXT.into()
+    ADDRESS_TEXT.into()
 }
 
 fn seconds() -> Json {
@@ -97,12 +99,12 @@ fn process(pid: u32) -> Json {
         ("messages", Json::List(vec![])),
         ("pid", Json::Int(pid.into())),
         ("roles", Json::List(roles.map(role).into())),
-        ("version", super::RELEASE.into()),
+        ("version", RELEASE.into()),
     ])
 }
 
 /// The response of `fdb_database_get_client_status`.
-pub fn client(database: &Database) -> String {
+fn client(database: &Database) -> String {
     if let Some(code) = database.failure() {
         return Json::object([("InitializationError", Json::Int(code.raw().into()))]).to_string();
     }
@@ -118,4 +120,12 @@ pub fn client(database: &Database) -> String {
         ("NumConnectionsFailed", Json::Int(0)),
     ])
     .to_string()
+}
+
+impl Database {
+    /// The client's status, as JSON.
+    #[must_use]
+    pub fn client_status(&self) -> String {
+        client(self)
+    }
 }

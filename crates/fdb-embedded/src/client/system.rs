@@ -18,7 +18,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 
-use super::special_keys::CONNECTION_STRING;
+use super::address::CONNECTION_STRING;
 use super::tuple;
 use crate::limits::VERSIONS_PER_SECOND;
 use crate::range_set::KeyRange;

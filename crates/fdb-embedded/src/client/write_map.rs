@@ -1,17 +1,20 @@
 //! The write map: a transaction's writes, as its own reads see them and as its commit sends them.
 
 mod key_writes;
+mod template;
 
 use smallvec::SmallVec;
 
 use crate::engine::atomic::AtomicOp;
-use crate::engine::mutation::{Mutation, STAMP_LEN, Stamp};
+use crate::engine::mutation::Mutation;
 use crate::key_map::KeyMap;
 use crate::range_set::{KeyRange, RangeSet, key_after};
 
 pub use key_writes::{KeyWrites, Shape, ShapeKind};
+pub use template::{STAMP_OFFSET_LEN, place, split_template, stamped_key, stamped_range};
 
 use key_writes::{BaseValue, KeyOp};
+use template::template;
 
 /// The rest of a write whose key gets a versionstamp.
 #[derive(Debug, Clone)]
@@ -295,8 +298,6 @@ fn in_key_order(
 
 /// Bytes of a mutation in addition to its keys and values.
 const MUTATION_OVERHEAD: usize = 44;
-/// Bytes of the stamp's offset at the end of a template.
-pub const STAMP_OFFSET_LEN: usize = 4;
 
 fn sent_size(shape: Shape) -> i64 {
     let is_stamped = matches!(shape.kind, ShapeKind::StampedKey | ShapeKind::StampedValue);
@@ -309,45 +310,6 @@ fn sent_bytes(payload: usize) -> i64 {
 
 fn clear_size(begin: &[u8], end: &[u8]) -> i64 {
     sent_bytes(begin.len() + end.len())
-}
-
-/// A template, as the client gave it: the bytes, followed by the offset of the stamp.
-fn template(mut bytes: Vec<u8>, offset: usize) -> Vec<u8> {
-    bytes.extend_from_slice(&place(offset));
-    bytes
-}
-
-/// The offset of a stamp, as it follows a key or value.
-pub fn place(offset: usize) -> [u8; STAMP_OFFSET_LEN] {
-    u32::try_from(offset).expect("it was given as four bytes").to_le_bytes()
-}
-
-/// Splits a template into its key and the offset of the stamp.
-pub fn split_template(template: &[u8]) -> (&[u8], usize) {
-    match template.split_last_chunk::<STAMP_OFFSET_LEN>() {
-        Some((key, offset)) => (key, u32::from_le_bytes(*offset) as usize),
-        None => (template, 0),
-    }
-}
-
-/// The range in which `key` will lie when its versionstamp, which is above `read_version`, is
-/// known.
-pub fn stamped_range(key: &[u8], offset: usize, read_version: i64) -> KeyRange {
-    // With capacity for the offset of the stamp.
-    let mut lowest = Vec::with_capacity(key.len() + STAMP_OFFSET_LEN);
-    lowest.extend_from_slice(key);
-    Stamp::new(read_version, 0).place(&mut lowest, offset);
-    let mut after_highest = key_after(key);
-    Stamp([0xff; STAMP_LEN]).place(&mut after_highest, offset);
-    (lowest, after_highest)
-}
-
-/// The range of `key` with its versionstamp.
-pub fn stamped_key(key: &[u8], offset: usize, stamp: Stamp) -> KeyRange {
-    let mut key = key.to_vec();
-    stamp.place(&mut key, offset);
-    let after = key_after(&key);
-    (key, after)
 }
 
 #[cfg(test)]

@@ -190,7 +190,7 @@ impl Admission {
         if origin != std::mem::replace(&mut self.origin, origin)
             && let Some(problem) = origin.problem(&self.directory)
         {
-            crate::report(&problem);
+            crate::reports::report(&problem);
         }
         true
     }
@@ -232,7 +232,7 @@ impl Admission {
     #[cold]
     fn report(&self) {
         let directory = self.directory.display();
-        crate::report(&match self.reported {
+        crate::reports::report(&match self.reported {
             "" => format!("{directory}: there is space on its disk again; all transactions are accepted"),
             why => format!(
                 "{directory}: {why}; transactions that add data are refused (error 1042) until there is more space, all others go on"
@@ -289,7 +289,7 @@ pub trait RowSizes {
     ) -> Result<(), StorageError>;
 }
 
-impl RowSizes for super::versioned_reader::VersionedReader<'_> {
+impl RowSizes for super::storage::versioned_reader::VersionedReader<'_> {
     fn row_len(&self, key: &[u8]) -> Result<Option<u64>, StorageError> {
         Ok(self.get(key)?.map(|value| (key.len() + value.len()) as u64))
     }

@@ -25,15 +25,16 @@ use super::directory::Directory;
 use super::mutation::Mutation;
 use super::read_views::READ_WINDOW;
 use super::resolver::Resolver;
+use super::shared::Shared;
 use super::storage::{self, Durability, Storage, StorageError, StorageUpdate, WrittenKeys};
-use super::{NOT_STARTED, Shared};
-use crate::capi::heap;
+use crate::capi::process::heap;
 use crate::error::Code;
 use crate::network;
 
 use look_out::LookOut;
 
 pub(super) use commit_queue::CommitQueue;
+pub(super) use request::NOT_STARTED;
 pub use request::{CommitFailure, CommitPromise, CommitRequest, CommitResult, Committed};
 
 /// How long the committer spins, yielding to other threads, before it sleeps. A client that commits
@@ -238,12 +239,6 @@ impl Committer {
         self.resolver.trim_expired(version);
     }
 
-    /// What the committer shares with the clients.
-    #[cfg(feature = "testing")]
-    pub(super) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
-    }
-
     pub(super) fn update_storage(&self, work: impl FnOnce(&Storage) -> Result<StorageUpdate, StorageError>) {
         if self.shared.is_poisoned() {
             return;
@@ -403,6 +398,21 @@ impl Committer {
         for key in written_keys {
             self.shared.watches.recheck(&key, &view);
         }
+    }
+}
+
+#[cfg(feature = "testing")]
+impl Committer {
+    /// Does all work that is left for idle times, and tells what the engine holds then.
+    fn come_to_rest(&mut self) -> super::holdings::Holdings {
+        self.update_storage(Storage::flush_idle);
+        self.update_storage(Storage::checkpoint);
+        self.trim_expired(Instant::now() + READ_WINDOW);
+        let mut holdings = super::holdings::Holdings::default();
+        self.storage.add_holdings(&mut holdings);
+        holdings.conflicts = self.resolver.bytes();
+        self.shared.add_holdings(&mut holdings);
+        holdings
     }
 }
 

@@ -8,9 +8,9 @@
 //! | `reserve` | disk space in reserve |
 //! | `lock` | locked by the process that has the directory open; contains its process id as text |
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{ErrorKind, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -18,15 +18,9 @@ use std::sync::{Arc, OnceLock};
 use super::faults::FaultPlanError;
 use super::file_guard::{GuardedFile, Loss, LostFile, NETWORK_VARIABLE, network_file_system};
 use super::lock_holder::LockHolder;
-use super::storage::{KnownLength, LockFile, Storage, StorageError, is_full};
+use super::storage::{KnownLength, LockFile, Storage, StorageError};
+use crate::files::{DATA_FILE, FIX_ORPHANED_LOG, LOCK_FILE, LOG_FILE, exists, is_full, open_or_create};
 use crate::fork::{CloseOnFork, ForkedError};
-
-/// The data file.
-pub const DATA_FILE: &str = "data.redb";
-/// The file that the host locks.
-pub const LOCK_FILE: &str = "lock";
-/// The log: batches that the data file does not have yet.
-pub const LOG_FILE: &str = "log";
 
 /// The reason why a directory could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -289,59 +283,9 @@ impl Drop for Directory {
     }
 }
 
-/// Options to open or create a file for this user only, whatever the directory allows.
-pub fn private_options() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).truncate(false).mode(0o600);
-    options
-}
-
-/// Opens a file for writing, or creates it.
-pub fn open_or_create(file: &Path) -> std::io::Result<File> {
-    match create_file(file) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => private_options().create(true).open(file),
-        made => made,
-    }
-}
-
-/// Creates a file for the owner of its directory only. If root creates it in another user's
-/// directory, that user gets it, whose programs could not open it otherwise.
-pub fn create_file(file: &Path) -> std::io::Result<File> {
-    // The file is new and not a link, so no other file changes its owner.
-    let made = private_options().create_new(true).open(file)?;
-    // Where root may not change owners, as in some containers, it uses the file itself.
-    let _ = give_to_directory_owner(&made, file);
-    Ok(made)
-}
-
-fn give_to_directory_owner(made: &File, file: &Path) -> std::io::Result<()> {
-    if !rustix::process::geteuid().is_root() {
-        return Ok(());
-    }
-    let above = file.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let owner = std::fs::metadata(above)?;
-    if owner.uid() == made.metadata()?.uid() {
-        return Ok(());
-    }
-    fchown(made, Some(owner.uid()), Some(owner.gid()))
-}
-
 fn sync(directory: &Path) -> std::io::Result<()> {
     File::open(directory)?.sync_all()
 }
-
-/// True if the name exists, even as a dangling link: nothing may be created in its place.
-pub fn exists(file: &Path) -> std::io::Result<bool> {
-    match file.symlink_metadata() {
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
-/// The advice for a log without its data file.
-pub const FIX_ORPHANED_LOG: &str = "put data.redb back, or restore the directory from a backup; only if nothing in it is needed any more, remove log as well: the \
-                                 next program begins an empty database";
 
 /// Writes this process's id over the previous holder's. Does not truncate first: on a full disk the
 /// file might get no space again. A directory can be opened without the id.

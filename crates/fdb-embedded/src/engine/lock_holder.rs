@@ -6,8 +6,8 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use super::directory::{DATA_FILE, LOCK_FILE};
 use super::file_guard::{FileId, id_of};
+use crate::files::{DATA_FILE, LOCK_FILE};
 
 /// The process that has a directory's lock.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 //! [`Engine::arm`].
 
 mod admission;
+mod arming;
 pub mod atomic;
 mod clock;
 mod committer;
@@ -13,119 +14,45 @@ mod file_guard;
 #[cfg(feature = "testing")]
 pub mod holdings;
 mod lock_holder;
-mod memtable;
 pub mod mutation;
 mod read_views;
 mod resolver;
+mod shared;
 pub(crate) mod storage;
-mod undo_log;
-mod versioned_reader;
 mod watches;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
-use std::thread::{self, JoinHandle, ThreadId};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::{Condvar, Mutex};
 
 use clock::Clock;
-use committer::{CommitQueue, Committer};
+use committer::{Committer, NOT_STARTED};
 #[cfg(feature = "testing")]
 use faults::Faults;
+#[cfg(feature = "testing")]
+use holdings::Holdings;
 use read_views::ReadViews;
 use resolver::Resolver;
+use shared::Shared;
 use watches::Watches;
 
 use crate::error::{Code, Result};
 use crate::future::Future;
 
 pub use committer::{CommitFailure, CommitPromise, CommitRequest, CommitResult, Committed};
+pub(crate) use directory::Directory;
 pub use directory::OpenError;
-pub(crate) use directory::{DATA_FILE, Directory, FIX_ORPHANED_LOG, LOG_FILE, exists, open_or_create};
 pub(crate) use file_guard::{FileId, Loss, LostFile, file_id};
 pub use lock_holder::LockHolder;
 pub(crate) use lock_holder::{LockState, probe_lock};
 pub use read_views::ReadView;
+pub use shared::EngineEnd;
 pub use storage::Durability;
-pub(crate) use storage::RESERVE_FILE;
 pub(crate) use storage::{StorageError, examine};
-
-/// The state that the client's threads and the committer share.
-struct Shared {
-    views: Mutex<ReadViews>,
-    queue: Mutex<CommitQueue>,
-    work: Condvar,
-    watches: Watches,
-    /// The committer's thread, after it has started.
-    committer: OnceLock<ThreadId>,
-    faults: Arc<faults::InstalledFaults>,
-    gate: faults::GateQueue,
-    poisoned: AtomicBool,
-    /// The engine ends only to be opened again: its storage has not failed.
-    is_reopening: AtomicBool,
-    ended: Mutex<Option<EngineEnd>>,
-    has_ended: Condvar,
-}
-
-/// How an engine ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum EngineEnd {
-    /// It was closed.
-    Closed,
-    /// Its storage failed with this error. The directory has to be closed and opened again.
-    Failed(String),
-}
-
-/// The result of a commit that the engine had not started when it ended. It did not happen and can
-/// be retried.
-const NOT_STARTED: Code = Code::TRANSACTION_TOO_OLD;
-
-impl Shared {
-    fn is_poisoned(&self) -> bool {
-        self.poisoned.load(Ordering::Acquire)
-    }
-
-    /// Ends the engine's work after a failure: it accepts no commit, hands out no version above the
-    /// durable ceiling, and answers no read. Watches stay armed until the directory is opened
-    /// again.
-    fn poison(&self, error: &dyn std::fmt::Display) {
-        let is_reopening = self.is_reopening.load(Ordering::Acquire);
-        if !is_reopening {
-            crate::keep_failure(error.to_string());
-        }
-        self.poisoned.store(true, Ordering::Release);
-        {
-            let mut views = self.views.lock();
-            views.clock().stop();
-            views.close();
-        }
-        let what = if is_reopening {
-            "opening the embedded database again"
-        } else {
-            "the embedded database has failed"
-        };
-        crate::report(&format!("{what}: {error}"));
-        self.end(EngineEnd::Failed(error.to_string()));
-    }
-
-    /// Records how the engine ended. Only the first call counts.
-    fn end(&self, end: EngineEnd) {
-        self.ended.lock().get_or_insert(end);
-        self.has_ended.notify_all();
-        self.watches.end();
-    }
-
-    /// Wakes the committer after a failed read, so that it finds the failure and poisons the
-    /// engine.
-    fn wake_committer(shared: &Weak<Shared>) {
-        if let Some(shared) = shared.upgrade() {
-            shared.queue.lock().raise_ceiling = true;
-            shared.work.notify_one();
-        }
-    }
-}
 
 /// One open database directory. Dropping it calls [`Engine::close`].
 pub struct Engine {
@@ -157,7 +84,7 @@ impl Engine {
         let opened = Engine::begin(&directory, directory.open_storage());
         let (storage, mut clock, version, ceiling) = match opened {
             Err(OpenError::Storage { source, .. }) if source.is_full() => {
-                crate::report(&format!(
+                crate::reports::report(&format!(
                     "{source}; until then the database can be read, and all commits are refused"
                 ));
                 Engine::begin(&directory, directory.open_read_only())?
@@ -181,7 +108,11 @@ impl Engine {
         });
         #[cfg(feature = "testing")]
         if let Some((faults, text)) = faults {
-            crate::report(&format!("faults on purpose in {}: {}={text}", path.display(), faults::VARIABLE));
+            crate::reports::report(&format!(
+                "faults on purpose in {}: {}={text}",
+                path.display(),
+                faults::VARIABLE
+            ));
             shared.faults.set(Some(faults));
         }
         let weak = Arc::downgrade(&shared);
@@ -298,6 +229,21 @@ impl Engine {
         self.shared.faults.set(faults);
     }
 
+    /// Has the committer do all work that is left for idle times, and tells what the engine holds
+    /// then. `None` if the engine has ended.
+    pub fn holdings_at_rest(&self) -> Option<Holdings> {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        {
+            let mut queue = self.shared.queue.lock();
+            if queue.closed {
+                return None;
+            }
+            queue.examiners.push(sender);
+        }
+        self.shared.work.notify_one();
+        receiver.recv().ok()
+    }
+
     fn gate(&self) -> &faults::GateQueue {
         &self.shared.gate
     }
@@ -353,6 +299,7 @@ mod tests {
     use checked_pages::FailureSink;
 
     use super::*;
+    use crate::files::{DATA_FILE, LOG_FILE};
     use bytes::Bytes;
     use std::sync::mpsc;
 

@@ -3,7 +3,7 @@
 //! A [`Superversion`] serves all versions since its snapshot, until a newer memtable is in redb.
 //! Its snapshot pins pages that later batches free, and its memtables take memory. Both are released when its last reader ends, when
 //! it was replaced five seconds ago, or when [`MAX_PINNED_BYTES`] were written since. A reader that
-//! still needs it continues from the newest superversion with the undo log ([`super::undo_log`]),
+//! still needs it continues from the newest superversion with the undo log ([`super::storage::undo_log`]),
 //! and so does a transaction that sets an old read version.
 
 use std::collections::VecDeque;
@@ -17,9 +17,9 @@ use parking_lot::RwLock;
 
 use super::clock::Clock;
 use super::faults::InstalledFaults;
+use super::storage::undo_log::{RetainedSegment, UndoLog, UndoView};
+use super::storage::versioned_reader::VersionedReader;
 use super::storage::{StorageError, StorageUpdate, Superversion};
-use super::undo_log::{RetainedSegment, UndoLog, UndoView};
-use super::versioned_reader::VersionedReader;
 use crate::error::{Code, Result};
 use crate::limits::{MAX_PINNED_BYTES, MAX_PINNED_VIEWS, VERSION_WINDOW, VERSIONS_PER_SECOND};
 use crate::rows::{Direction, RowVisitor};
@@ -184,7 +184,7 @@ impl ReadViews {
             !is_lost
         });
         if lost > 0 {
-            crate::report(
+            crate::reports::report(
                 "a backup that is being made has lost its version, because the disk needs the space that it pins",
             );
         }

@@ -13,11 +13,16 @@ use crate::engine::FileId;
 use crate::fork::CloseOnFork;
 
 /// The name of the socket on which the host listens.
-pub const SOCKET: &str = "socket";
+const SOCKET: &str = "socket";
 /// The name before its permissions are set.
 const NEW_SOCKET: &str = "socket.new";
 /// The longest path that fits into a socket address on supported systems, in bytes.
 const MAX_ADDRESS: usize = 100;
+
+/// The path of the socket on which the host of a directory listens.
+pub fn socket(directory: &Path) -> PathBuf {
+    directory.join(SOCKET)
+}
 
 /// Listens in the directory. The socket gets its final name after its permissions, which admit this
 /// user only.

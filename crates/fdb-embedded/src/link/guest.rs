@@ -339,7 +339,9 @@ impl Guest {
             match response {
                 Ok(response) => self.receive(response, events),
                 Err(error) => {
-                    crate::report(&format!("closing the connection to the host of the database: {error}"));
+                    crate::reports::report(&format!(
+                        "closing the connection to the host of the database: {error}"
+                    ));
                     return;
                 }
             }

@@ -115,9 +115,9 @@ impl Host {
             // The next check may find it out.
             Err(_) => return,
         }
-        let socket = super::socket(&self.directory);
+        let socket = address::socket(&self.directory);
         let socket = socket.display();
-        let report = |text: String| self.errors.lock().report(text, crate::report);
+        let report = |text: String| self.errors.lock().report(text, crate::reports::report);
         match Listener::start(&self.directory, &self.engine, &self.guests) {
             Ok(new) => {
                 std::mem::replace(&mut *listener, new).stop();
@@ -186,13 +186,15 @@ fn accept(
                 let Some(engine) = engine.upgrade() else { return };
                 match start_session(socket, engine, guests) {
                     Ok(()) => errors.end(),
-                    Err(error) => errors.report(format!("turned a guest away: {error}"), crate::report),
+                    Err(error) => {
+                        errors.report(format!("turned a guest away: {error}"), crate::reports::report)
+                    }
                 }
             }
             Err(_) if is_stopped.load(Ordering::Acquire) => return,
             Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
             Err(error) => {
-                errors.report(format!("cannot accept a guest: {error}"), crate::report);
+                errors.report(format!("cannot accept a guest: {error}"), crate::reports::report);
                 thread::sleep(ACCEPT_PAUSE);
             }
         }
@@ -243,7 +245,7 @@ fn start_session(
         let _guard = SessionGuard { guests, outbox: Arc::clone(&of_session), id };
         let mut session = GuestSession::new(engine, Arc::clone(&of_session));
         if let Err(error) = session.run(of_session.socket()) {
-            crate::report(&format!("closing the connection of a guest: {error}"));
+            crate::reports::report(&format!("closing the connection of a guest: {error}"));
         }
     };
     match thread::Builder::new().name("fdb-host-in".to_owned()).spawn(serve) {

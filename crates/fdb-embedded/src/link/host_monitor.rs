@@ -71,7 +71,7 @@ impl Link {
         // Guests find the end of their connections; then the lock is free.
         host.end();
         if engine.is_lost() {
-            crate::report(&format!(
+            crate::reports::report(&format!(
                 "this process has given up the database at {}; a program that opens it from now on uses what is there then",
                 self.directory.display()
             ));

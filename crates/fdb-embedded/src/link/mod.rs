@@ -19,6 +19,7 @@
 //! A host whose storage fails steps down as if it had ended, and then takes part in the takeover.
 
 mod address;
+mod attempt;
 mod commit;
 #[cfg(feature = "testing")]
 mod delay;
@@ -28,8 +29,11 @@ mod host_monitor;
 mod message;
 mod remote;
 mod session;
+mod storage_failures;
 mod stream;
 mod takeover;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod view;
 mod wire;
 
@@ -47,10 +51,11 @@ use bytes::Bytes;
 use mutant::mutant;
 use parking_lot::{Mutex, RwLock};
 
+use attempt::{AttemptError, NewRole, RetryPolicy};
 use guest::{ConnectError, Guest};
 use host::Host;
 use message::ViewVersion;
-use takeover::{AttemptError, NewRole, RetryPolicy, StorageFailures};
+use storage_failures::StorageFailures;
 
 #[cfg(feature = "testing")]
 use crate::engine::holdings::Holdings;
@@ -59,6 +64,7 @@ use crate::error::{Code, Result};
 use crate::fork::{self, ForkedError};
 use crate::future::Future;
 
+pub use address::socket;
 pub use commit::{CommitBase, CommitMessage};
 pub use remote::Continuation;
 pub use view::View;
@@ -130,7 +136,7 @@ impl Link {
             let mine = lock.lock();
             let found = lookup(&OPEN.lock(), path);
             let try_once =
-                || takeover::attempt(path, OPENING_WELCOME).and_then(|at| Link::with_role(path, at));
+                || attempt::attempt(path, OPENING_WELCOME).and_then(|at| Link::with_role(path, at));
             let opened = found.map_or_else(try_once, Ok);
             let opened = match opened {
                 // Transactions wait within their timeouts, as with a cluster that cannot be
@@ -146,7 +152,7 @@ impl Link {
             if !is_held || Instant::now() >= deadline {
                 return Err(error.error);
             }
-            thread::sleep(takeover::FIRST_RETRY_DELAY);
+            thread::sleep(attempt::FIRST_RETRY_DELAY);
         }
     }
 
@@ -174,7 +180,7 @@ impl Link {
     /// A link to a directory whose host does not answer. It keeps trying in the background.
     fn to_unresponsive_host(path: &Path) -> Result<Arc<Link>, AttemptError> {
         let link = Link::new(path.canonicalize().unwrap_or_else(|_| path.to_path_buf()));
-        crate::report(&format!(
+        crate::reports::report(&format!(
             "the process that hosts the database at {} does not answer (is it stopped?); transactions wait for it",
             path.display()
         ));
@@ -416,11 +422,6 @@ impl std::fmt::Debug for Link {
     }
 }
 
-/// The path of the socket on which the host of a directory listens.
-pub fn socket(directory: &Path) -> PathBuf {
-    directory.join(address::SOCKET)
-}
-
 /// What a process that has a directory open does with a new connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
@@ -442,7 +443,7 @@ pub fn probe(directory: &Path, patience: Duration) -> Answer {
                 return Answer::Answers;
             }
             Err(ConnectError::Absent) if Instant::now() < deadline => {
-                thread::sleep(takeover::FIRST_RETRY_DELAY);
+                thread::sleep(attempt::FIRST_RETRY_DELAY);
             }
             Err(ConnectError::Absent) => return Answer::Absent,
             Err(ConnectError::Silent) => return Answer::Silent,

@@ -14,11 +14,9 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
-use super::wire::Malformed;
+use super::wire::{MAX_FRAME, Malformed};
 use crate::fork::CloseOnFork;
 
-/// The longest frame in bytes. A transaction of FoundationDB's size limit fits.
-pub const MAX_FRAME: usize = 16 << 20;
 /// Bytes read at a time.
 const READ_CHUNK: usize = 64 << 10;
 const LENGTH_BYTES: usize = 4;
@@ -380,7 +378,7 @@ const ROOT: u32 = 0;
 
 /// True if the process at the other end belongs to this user or root.
 pub fn is_trusted(socket: &UnixStream) -> io::Result<bool> {
-    let peer = crate::capi::peer::uid(socket.as_fd())?;
+    let peer = crate::capi::process::peer::uid(socket.as_fd())?;
     Ok(peer == ROOT || peer == rustix::process::geteuid().as_raw())
 }
 

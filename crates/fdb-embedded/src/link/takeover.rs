@@ -1,146 +1,26 @@
 //! Takeover: this process becomes the host or a guest, at first and whenever the host goes away.
 
 use std::io;
-use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use rustix::io::Errno;
 
-use super::guest::{ConnectError, ConnectionEvents, Guest};
-use super::host::Host;
+use super::attempt::{AttemptError, FIRST_RETRY_DELAY, NewRole, RetryPolicy, attempt, is_shortage};
+use super::guest::ConnectionEvents;
+use super::storage_failures::MAX_FAILURES;
 use super::{CurrentRole, Link, Role, host_monitor};
-#[cfg(feature = "testing")]
-use crate::engine::faults::VARIABLE;
-use crate::engine::{DATA_FILE, Engine, Loss, LostFile, OpenError, StorageError, file_id};
+use crate::engine::{Loss, LostFile, OpenError, file_id};
 use crate::error::Code;
+use crate::files::DATA_FILE;
 
-/// The delay before the first retries, while a host starts or stops.
-pub(super) const FIRST_RETRY_DELAY: Duration = Duration::from_millis(5);
 /// The longest delay between retries, for example while a host recovers a large file.
 const MAX_RETRY_DELAY: Duration = Duration::from_millis(80);
 
-/// The role that an attempt has gained.
-pub(super) enum NewRole {
-    Host { engine: Arc<Engine>, host: Host },
-    Guest(Arc<Guest>),
-}
-
 /// How long a new connection waits for the host's first message.
 const WELCOME_PATIENCE: Duration = Duration::from_secs(5);
-
-/// The delay before the directory is opened again after a storage failure. Doubled with each
-/// further one.
-const FIRST_BACKOFF: Duration = Duration::from_millis(20);
-/// The longest such delay.
-const MAX_BACKOFF: Duration = Duration::from_secs(5);
-/// After this many storage failures in a row, about five seconds, waiting transactions fail. The
-/// process keeps trying.
-const MAX_FAILURES: u32 = 8;
-/// A storage that has worked for so long has recovered.
-const RECOVERED_AFTER: Duration = Duration::from_secs(60);
-
-/// Counts storage failures in a row.
-#[derive(Debug, Default)]
-pub(super) struct StorageFailures {
-    count: u32,
-    last: Option<Instant>,
-}
-
-impl StorageFailures {
-    /// Counts a failure, and returns the delay before the next opening.
-    fn add(&mut self, now: Instant) -> Duration {
-        let is_recovered =
-            self.last.is_none_or(|last| now.duration_since(last) > MAX_BACKOFF + RECOVERED_AFTER);
-        self.count = if is_recovered { 1 } else { self.count.saturating_add(1) };
-        self.last = Some(now);
-        MAX_BACKOFF.min(FIRST_BACKOFF * 2u32.saturating_pow(self.count.min(16) - 1))
-    }
-}
-
-/// Whether and when to try again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RetryPolicy {
-    /// Soon: a host starts or stops, or a resource is short.
-    Soon,
-    /// When the stopped host continues.
-    WhenHostResumes,
-    /// When the disk works again.
-    Later,
-    /// Not without a change from outside.
-    Never,
-}
-
-/// Why an attempt failed.
-pub(super) struct AttemptError {
-    pub(super) error: OpenError,
-    pub(super) retry: RetryPolicy,
-}
-
-impl From<OpenError> for AttemptError {
-    fn from(error: OpenError) -> AttemptError {
-        let retry = match &error {
-            // The process that has the lock does not listen yet, or any more.
-            OpenError::Held { .. } => RetryPolicy::Soon,
-            OpenError::Io { source, .. }
-            | OpenError::Storage { source: StorageError::Unopened(source), .. }
-                if is_shortage(source) =>
-            {
-                RetryPolicy::Soon
-            }
-            OpenError::Io { .. } => RetryPolicy::Later,
-            OpenError::Storage { source, .. } if source.code() == Code::IO_ERROR => RetryPolicy::Later,
-            _ => RetryPolicy::Never,
-        };
-        AttemptError { error, retry }
-    }
-}
-
-/// True if a resource of the process or the system is short, such as descriptors.
-fn is_shortage(error: &io::Error) -> bool {
-    let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS, Errno::AGAIN];
-    Errno::from_io_error(error).is_some_and(|errno| shortages.contains(&errno))
-}
-
-/// Tries once to become the host or a guest. Waits up to `patience` for the host's answer.
-pub(super) fn attempt(path: &Path, patience: Duration) -> Result<NewRole, AttemptError> {
-    let held = match Engine::open(path) {
-        Ok(engine) => {
-            let engine = Arc::new(engine);
-            // The canonical path stays valid if this process changes its working directory.
-            let host = path.canonicalize().and_then(|path| Host::listen(&path, &engine));
-            let host = host.map_err(|source| OpenError::Io { path: super::socket(path), source })?;
-            return Ok(NewRole::Host { engine, host });
-        }
-        Err(held @ OpenError::Held { .. }) => held,
-        Err(error) => return Err(error.into()),
-    };
-    match Guest::connect(path, patience) {
-        Ok(guest) => {
-            #[cfg(feature = "testing")]
-            if std::env::var_os(VARIABLE).is_some() {
-                crate::report(&format!(
-                    "{VARIABLE} has no effect on {}: another process hosts it",
-                    path.display()
-                ));
-            }
-            Ok(NewRole::Guest(guest))
-        }
-        Err(ConnectError::Absent) => Err(held.into()),
-        Err(error) => {
-            let retry = match error {
-                ConnectError::Silent => RetryPolicy::WhenHostResumes,
-                ConnectError::Io(_) => RetryPolicy::Soon,
-                _ => RetryPolicy::Never,
-            };
-            let error = OpenError::Host { path: path.to_path_buf(), reason: error.to_string() };
-            Err(AttemptError { error, retry })
-        }
-    }
-}
 
 struct GuestOf(Weak<Link>);
 
@@ -235,8 +115,8 @@ impl Link {
             let Err(AttemptError { error, retry }) = settled else { return };
             let wait = match retry {
                 RetryPolicy::Never => {
-                    crate::keep_failure(error.to_string());
-                    crate::report(&format!(
+                    crate::reports::keep_failure(error.to_string());
+                    crate::reports::report(&format!(
                         "no other process hosts the database any more, and this one cannot: {error}"
                     ));
                     return link.fail_permanently(Code::IO_ERROR);
@@ -249,7 +129,7 @@ impl Link {
             };
             if !is_reported && !matches!(error, OpenError::Held { .. }) {
                 is_reported = true;
-                crate::report(&format!("trying on to reach the database or to host it: {error}"));
+                crate::reports::report(&format!("trying on to reach the database or to host it: {error}"));
             }
             drop(link);
             thread::sleep(wait);
@@ -313,26 +193,5 @@ impl From<NewRole> for Role {
             NewRole::Host { engine, host } => Role::Host { engine, host },
             NewRole::Guest(guest) => Role::Guest(guest),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn failure_backoff_is_bounded_and_resets_after_recovery() {
-        let (mut storage_failures, mut now) = (StorageFailures::default(), Instant::now());
-        let mut pauses = Vec::new();
-        for _ in 0..40 {
-            pauses.push(storage_failures.add(now));
-            now += MAX_BACKOFF;
-        }
-        assert_eq!(pauses[..4], [20, 40, 80, 160].map(Duration::from_millis));
-        assert_eq!(pauses[10..], [MAX_BACKOFF; 30]);
-        let told_after: Duration = pauses[..MAX_FAILURES as usize].iter().sum();
-        assert!((4..7).contains(&told_after.as_secs()), "{told_after:?}");
-        now += RECOVERED_AFTER + MAX_BACKOFF;
-        assert_eq!(storage_failures.add(now), FIRST_BACKOFF);
     }
 }

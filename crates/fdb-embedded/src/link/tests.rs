@@ -123,7 +123,7 @@ fn a_host_can_end_on_its_committer_thread_while_guests_commit() {
     let path = dir.path();
     let told = Arc::new(Told::default());
     for round in 0..ROUNDS {
-        let place = takeover::attempt(path, SOON).map_err(|refused| refused.error).unwrap();
+        let place = attempt::attempt(path, SOON).map_err(|refused| refused.error).unwrap();
         let link = Link::with_role(path, place).map_err(|refused| refused.error).unwrap();
         let guests: Vec<Busy> = (0..2).map(|_| Busy::start(path, &told)).collect();
         let before = told.committed.load(Ordering::Acquire);

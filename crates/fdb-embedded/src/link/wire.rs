@@ -1,10 +1,12 @@
 //! Encoding of a message's fields: little-endian integers, and byte strings preceded by their
 //! length.
 
-use super::stream::MAX_FRAME;
 use crate::error::Code;
 use crate::limits::{MAX_SYSTEM_KEY, MAX_VALUE};
 use crate::range_set::KeyRange;
+
+/// The longest frame in bytes. A transaction of FoundationDB's size limit fits.
+pub const MAX_FRAME: usize = 16 << 20;
 
 /// A message that does not match its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

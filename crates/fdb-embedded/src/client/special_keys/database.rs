@@ -1,18 +1,8 @@
 //! Special keys about the database.
 
-use std::ffi::CStr;
-
 use super::Rows;
+use crate::client::address::{ADDRESS_TEXT, DESCRIPTION};
 use crate::client::{Database, status};
-
-/// The address of the one "server" of an embedded database. No process listens there.
-pub const ADDRESS: &CStr = c"127.0.0.1:4500";
-/// The address as text.
-pub const ADDRESS_TEXT: &str = "127.0.0.1:4500";
-/// The connection string, of the form `description:id@address`.
-pub const CONNECTION_STRING: &str = "embedded:embedded@127.0.0.1:4500";
-/// The first part of the connection string.
-const DESCRIPTION: &str = "embedded";
 
 /// The status document.
 pub fn status(database: &Database) -> Vec<u8> {

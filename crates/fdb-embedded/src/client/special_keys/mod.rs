@@ -21,7 +21,6 @@ use super::Database;
 use crate::error::Result;
 use crate::range_set::RangeSet;
 
-pub use database::{ADDRESS, ADDRESS_TEXT, CONNECTION_STRING};
 pub use read::{get, range, shows_reads};
 pub use write::SpecialKeyWrites;
 

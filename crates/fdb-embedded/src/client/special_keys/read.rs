@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::modules::{self, PARTS, Part, PartKind};
 use super::{Facts, Rows, SPACE_BEGIN, conflicts, database, tracing};
+use crate::client::address;
 use crate::client::range::RangeRead;
 use crate::client::selector::Selector;
 use crate::error::{Code, Result};
@@ -103,12 +104,12 @@ fn part_rows(facts: &Facts<'_>, part: &Part) -> Result<Rows> {
         PartKind::ErrorMessage => facts.session.error_message().map(one).unwrap_or_default(),
         PartKind::Status => one(database::status(facts.database)),
         PartKind::ClusterFilePath => one(facts.database.url().as_bytes().to_vec()),
-        PartKind::ConnectionString => one(database::CONNECTION_STRING.as_bytes().to_vec()),
+        PartKind::ConnectionString => one(address::CONNECTION_STRING.as_bytes().to_vec()),
         PartKind::ClusterId => one(facts.database.cluster_id().into_bytes()),
         PartKind::Coordinators => database::coordinators(&begin),
-        PartKind::AutoCoordinators => one(database::ADDRESS.to_bytes().to_vec()),
-        PartKind::ProcessClass => below(database::ADDRESS_TEXT, b"unset".to_vec()),
-        PartKind::ProcessClassSource => below(database::ADDRESS_TEXT, b"command_line".to_vec()),
+        PartKind::AutoCoordinators => one(address::ADDRESS.to_bytes().to_vec()),
+        PartKind::ProcessClass => below(address::ADDRESS_TEXT, b"unset".to_vec()),
+        PartKind::ProcessClassSource => below(address::ADDRESS_TEXT, b"command_line".to_vec()),
         PartKind::Options => facts.session.options(&begin),
         PartKind::Tracing => tracing::rows(&begin, facts.session.trace()),
         PartKind::MinCommitVersion => facts.session.min_commit_version().map(one).unwrap_or_default(),

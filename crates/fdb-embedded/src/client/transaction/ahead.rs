@@ -17,17 +17,6 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The delay between two checks of the newest version.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The progress towards the version that the client chose.
-#[derive(Debug, Default)]
-pub(super) struct Ahead {
-    /// The version was reached.
-    is_reached: bool,
-    /// The current read has waited as long as it may.
-    is_impatient: bool,
-    /// The last read failed because its version was not reached.
-    is_awaited: bool,
-}
-
 impl TransactionState {
     /// The view at the read version, which is opened if there is none. A future version counts as
     /// missing while the read may wait for it.

@@ -9,8 +9,10 @@ mod commit;
 mod cost;
 mod mapped;
 mod pending;
+mod pending_watch;
 mod reads;
 mod retry;
+mod sent;
 mod sizes;
 mod special;
 mod watch;
@@ -26,7 +28,7 @@ use smallvec::SmallVec;
 
 use super::database::Database;
 use super::merged::Merged;
-use super::special_keys::SpecialKeyWrites;
+use super::special_keys::{Facts, SpecialKeyWrites};
 use super::write_map::WriteMap;
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
@@ -39,11 +41,8 @@ use crate::rows::FetchHint;
 pub use reads::RangeArguments;
 pub use writes::ConflictKind;
 
-use ahead::Ahead;
-use commit::Sent;
-use pending::OwnWrites;
-use special::SpecialRead;
-use watch::PendingWatch;
+use pending_watch::PendingWatch;
+use sent::Sent;
 
 /// The end of the keys that a transaction without system access may use.
 const NORMAL_END: &[u8] = b"\xff";
@@ -71,6 +70,20 @@ enum Phase {
     /// The commit has begun and may have ended. Only a reset or `on_error` opens the transaction
     /// again.
     Used,
+}
+
+/// A read of special keys, on the given facts.
+type SpecialRead = Box<dyn FnOnce(&Facts<'_>) -> Result<Output> + Send>;
+
+/// The progress towards the version that the client chose.
+#[derive(Debug, Default)]
+struct Ahead {
+    /// The version was reached.
+    is_reached: bool,
+    /// The current read has waited as long as it may.
+    is_impatient: bool,
+    /// The last read failed because its version was not reached.
+    is_awaited: bool,
 }
 
 struct TransactionState {
@@ -437,15 +450,6 @@ impl Transaction {
             ended.fail();
         }
         Err(code)
-    }
-
-    /// Runs a read, if the transaction accepts reads. It may run more than once, see `pending`.
-    fn answer(
-        self: &Arc<Self>,
-        sees: OwnWrites<'_>,
-        call: impl Fn(&Arc<Transaction>, &mut TransactionState) -> Result<Output> + Send + 'static,
-    ) -> Arc<Future> {
-        self.read(self.open(), sees, call)
     }
 
     /// Like [`Transaction::apply`], for calls that are allowed after the commit has begun.

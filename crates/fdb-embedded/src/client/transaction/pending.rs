@@ -53,6 +53,15 @@ struct SuspendedRead {
 }
 
 impl Transaction {
+    /// Runs a read, if the transaction accepts reads. It may run more than once.
+    pub(super) fn answer(
+        self: &Arc<Self>,
+        sees: OwnWrites<'_>,
+        call: impl Fn(&Arc<Transaction>, &mut TransactionState) -> Result<Output> + Send + 'static,
+    ) -> Arc<Future> {
+        self.read(self.open(), sees, call)
+    }
+
     /// Runs a read. Its future is ready, unless data has to be fetched.
     pub(super) fn read(
         self: &Arc<Self>,

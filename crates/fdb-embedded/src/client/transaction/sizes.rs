@@ -7,9 +7,9 @@ use bytes::Bytes;
 
 use super::pending::OwnWrites;
 use super::{SYSTEM_END, Transaction, TransactionState};
+use crate::client::address::ADDRESS;
 use crate::client::merged::Merged;
 use crate::client::sizes::{self, SizeStep};
-use crate::client::special_keys;
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
 use crate::rows::FetchHint;
@@ -17,7 +17,7 @@ use crate::rows::FetchHint;
 impl Transaction {
     /// String array future: the servers that store a key.
     pub fn get_addresses_for_key(self: &Arc<Self>, _key: &[u8]) -> Arc<Future> {
-        self.answer(OwnWrites::Nothing, |_, _| Ok(Output::Strings(vec![special_keys::ADDRESS.to_owned()])))
+        self.answer(OwnWrites::Nothing, |_, _| Ok(Output::Strings(vec![ADDRESS.to_owned()])))
     }
 
     /// Int64 future: the approximate bytes of keys and values in a range, without own writes.

@@ -3,16 +3,13 @@
 use std::sync::Arc;
 
 use super::reads::{RangeArguments, check_limits, range_read};
-use super::{Transaction, TransactionState};
+use super::{SpecialRead, Transaction, TransactionState};
 use crate::client::database::Database;
 use crate::client::special_keys::{self, Facts, SpecialKeyWrites};
 use crate::client::write_map::{stamped_key, stamped_range};
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
 use crate::range_set::RangeSet;
-
-/// A read of special keys, on the given facts.
-pub(super) type SpecialRead = Box<dyn FnOnce(&Facts<'_>) -> Result<Output> + Send>;
 
 /// Reads of special keys, and the facts for them.
 pub(super) struct WaitingSpecials<'d> {

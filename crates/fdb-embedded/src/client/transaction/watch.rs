@@ -5,57 +5,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::pending::{Outcome, OwnWrites};
+use super::pending_watch::{Baseline, PendingWatch};
 use super::reads::row_len;
 use super::{METADATA_VERSION, Transaction, TransactionState};
 use crate::client::merged::Merged;
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
 use crate::limits::key_limit;
-
-/// A watch of a transaction that has not committed.
-#[derive(Debug)]
-pub(super) struct PendingWatch {
-    pub(super) key: Vec<u8>,
-    pub(super) baseline: Baseline,
-    pub(super) future: Arc<Future>,
-}
-
-/// The value that the transaction saw, as far as it is known.
-#[derive(Debug)]
-pub(super) enum Baseline {
-    /// The value has not arrived. The last write of the transaction itself to the key meanwhile, if
-    /// any.
-    Awaited {
-        written: Option<Option<Vec<u8>>>,
-    },
-    Seen(Option<Bytes>),
-}
-
-impl PendingWatch {
-    /// Records that the transaction writes `value`. True if that certainly changes the value. If
-    /// the value has not arrived, the comparison is made later.
-    pub(super) fn is_changed_by(&mut self, value: Option<&[u8]>) -> bool {
-        match &mut self.baseline {
-            Baseline::Seen(seen) => seen.as_deref() != value,
-            Baseline::Awaited { written: Some(before) } => before.as_deref() != value,
-            Baseline::Awaited { written } => {
-                *written = Some(value.map(<[u8]>::to_vec));
-                false
-            }
-        }
-    }
-
-    /// Sets the value that the transaction saw. True if it has written another one since.
-    fn has_changed_from(&mut self, seen: Option<Bytes>) -> bool {
-        let written = match &self.baseline {
-            Baseline::Awaited { written } => written.as_ref(),
-            Baseline::Seen(_) => None,
-        };
-        let has_changed = written.is_some_and(|written| written.as_deref() != seen.as_deref());
-        self.baseline = Baseline::Seen(seen);
-        has_changed
-    }
-}
 
 impl Transaction {
     /// Void future: ready when the key's value is not the one that this transaction saw. A

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::template;
+use super::template::template;
 use crate::engine::atomic::AtomicOp;
 use crate::engine::mutation::Mutation;
 use crate::error::{Code, Result};

@@ -68,3 +68,13 @@ impl CommitQueue {
         self.requests.is_empty() && !self.raise_ceiling && !self.closing
     }
 }
+
+#[cfg(feature = "testing")]
+impl CommitQueue {
+    /// Takes the tests that ask what the engine holds.
+    pub(in crate::engine::committer) fn take_examiners(
+        &mut self,
+    ) -> Vec<std::sync::mpsc::Sender<crate::engine::holdings::Holdings>> {
+        std::mem::take(&mut self.examiners)
+    }
+}

@@ -38,6 +38,10 @@ impl From<Code> for CommitFailure {
     }
 }
 
+/// The result of a commit that the engine had not started when it ended. It did not happen and can
+/// be retried.
+pub(in crate::engine) const NOT_STARTED: Code = Code::TRANSACTION_TOO_OLD;
+
 /// The result of a commit.
 pub type CommitResult = Result<Committed, CommitFailure>;
 

@@ -9,6 +9,8 @@ mod absent;
 #[cfg(feature = "testing")]
 mod gate;
 #[cfg(feature = "testing")]
+mod gate_queue;
+#[cfg(feature = "testing")]
 mod installed;
 #[cfg(feature = "testing")]
 mod parse;
@@ -20,11 +22,13 @@ use std::time::Duration;
 #[cfg(not(feature = "testing"))]
 pub(crate) use absent::{GateQueue, InstalledFaults, is_any_closed as is_any_gate_closed};
 #[cfg(feature = "testing")]
-pub(super) use gate::GateQueue;
+pub use gate::{Gate, HeldCommit};
 #[cfg(feature = "testing")]
-pub(crate) use gate::is_any_closed as is_any_gate_closed;
+pub(super) use gate_queue::GateQueue;
 #[cfg(feature = "testing")]
-pub use gate::{Gate, HeldBackoff, HeldCommit};
+pub use gate_queue::HeldBackoff;
+#[cfg(feature = "testing")]
+pub(crate) use gate_queue::is_any_closed as is_any_gate_closed;
 #[cfg(feature = "testing")]
 pub(super) use installed::InstalledFaults;
 #[cfg(feature = "testing")]

@@ -8,8 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use checked_pages::{Disk, FailureSink, Overlay, PAGE, PageBytes, SuperblockError, format_of};
 
+use super::error::{StorageError, failed, io_failure, with_cause};
+use super::failure_latch::FailureLatch;
 use super::tree::{Tree, TreeCommit, TreeMeta, TreeWrites};
-use super::{FailureLatch, StorageError, failed, open_pages, with_cause};
+use super::{missing, open_pages, unapplied_batches};
 
 /// The content of redb's file and of its log.
 #[derive(Debug)]
@@ -63,7 +65,7 @@ pub fn contents(
     visit: &mut dyn FnMut(&[u8], &[u8]),
 ) -> Result<ContentReport, StorageError> {
     let latch = Arc::new(FailureLatch::new(path));
-    let overlay = Overlay::new(file).map_err(|source| super::io_failure(&latch, "read", &source))?;
+    let overlay = Overlay::new(file).map_err(|source| io_failure(&latch, "read", &source))?;
     let pages = open_pages(Box::new(overlay), &latch)?;
     let repaired = Arc::new(AtomicBool::new(false));
     let noticed = Arc::clone(&repaired);
@@ -93,10 +95,10 @@ fn apply_log(tree: &Tree, meta: &TreeMeta, latch: &FailureLatch, path: &Path) ->
         return Ok(0);
     }
     let file = File::open(path).map_err(|source| match source.kind() {
-        ErrorKind::NotFound => failed(latch, &super::missing(latch)),
-        _ => super::io_failure(latch, "read", &source),
+        ErrorKind::NotFound => failed(latch, &missing(latch)),
+        _ => io_failure(latch, "read", &source),
     })?;
-    let Some((batch, number)) = super::unapplied_batches(&file, latch, meta)? else { return Ok(0) };
+    let Some((batch, number)) = unapplied_batches(&file, latch, meta)? else { return Ok(0) };
     tree.apply(TreeWrites::of(&batch.mutations), batch.ceiling, number, TreeCommit::FinalCheckpoint)?;
     Ok(number - meta.batch)
 }

@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 
 use checked_pages::FailureSink;
 
-use super::log::is_full;
 use crate::error::Code;
+use crate::files::is_full;
 
 /// A failure of a database's files.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use super::tree::{Tree, TreeCommit, TreeWrites};
-use super::{FlushedTree, StorageError, WriteBatch};
-use crate::engine::memtable::Memtable;
-use crate::engine::undo_log::RetainedSegment;
+use super::batch::WriteBatch;
+use super::error::StorageError;
+use super::memtable::Memtable;
+use super::tree::{FlushedTree, Tree, TreeCommit, TreeWrites};
+use super::undo_log::RetainedSegment;
 
 /// A memtable to write to redb.
 #[derive(Debug)]

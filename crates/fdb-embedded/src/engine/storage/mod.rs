@@ -8,12 +8,15 @@
 //!
 //! `docs/decisions/0011-log-before-redb.md` gives the reasons and says what survives which failure.
 
+mod batch;
 mod close_on_fork;
 mod env;
+mod error;
 pub mod examine;
 mod failure_latch;
 mod known_length;
 mod log;
+pub mod memtable;
 mod memtable_flusher;
 mod mutation_evaluator;
 mod snapshot;
@@ -22,6 +25,8 @@ mod superversion;
 #[cfg(test)]
 mod tests;
 mod tree;
+pub mod undo_log;
+pub mod versioned_reader;
 mod write_path;
 
 use std::fs::File;
@@ -30,125 +35,26 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use checked_pages::{Disk, FORMAT, FailureSink, OLDEST_FORMAT, OpenError, Overlay, Pages, RewritingDisk};
+use checked_pages::{Disk, FailureSink, OpenError, Overlay, Pages, RewritingDisk};
 use mutant::mutant;
 use parking_lot::Mutex;
 
-use super::directory::{create_file, private_options};
-use super::mutation::Mutation;
-use super::undo_log::{RetainedSegment, UndoSegment};
-use crate::error::Code;
+use crate::files::{RESERVE_FILE, create_file, private_options};
 use crate::fork::CloseOnFork;
 use env::{StorageEnv, SystemEnv};
-pub use log::is_full;
+use error::{failed, io_failure};
 use log::{LOG_BOUNDS, Log, LogBounds};
 use tree::{Tree, TreeCommit, TreeMeta, TreeWrites};
+use undo_log::RetainedSegment;
+use versioned_reader::VersionedReader;
 use write_path::WritePath;
 
-pub use failure_latch::{Failure, FailureLatch};
+pub use batch::{Durability, WriteBatch};
+pub use error::StorageError;
+pub use failure_latch::FailureLatch;
 pub use known_length::KnownLength;
-pub use snapshot::Snapshot;
 pub use superversion::Superversion;
 pub use write_path::{DiskSpace, FreeSpace, StorageUpdate, WrittenKeys};
-
-/// Memory that redb may use for pages, in bytes. The operating system's page cache lies below it.
-const CACHE_BYTES: usize = 64 << 20;
-
-/// The file that holds disk space in reserve, see [`space_reserve`].
-pub const RESERVE_FILE: &str = "reserve";
-
-/// The most bytes that redb writes to its file between two checkpoints. A checkpoint has to flush
-/// them, and half of [`CACHE_BYTES`], while commits wait.
-const MAX_UNFLUSHED: usize = 16 << 20;
-
-/// The reason why storage could not be opened, read or written.
-#[derive(Debug, thiserror::Error)]
-pub enum StorageError {
-    /// The file is damaged, or the operating system refused an operation.
-    #[error("{0}")]
-    Failed(Failure),
-    /// The operating system refused to open the file.
-    #[error("cannot open it: {0}")]
-    Unopened(std::io::Error),
-    /// Another process has locked the file.
-    #[error("another process has locked it; stop that process, or use another directory")]
-    Held,
-    /// The flusher's thread could not be started.
-    #[error("cannot start a thread: {0}; check the limits on processes and memory")]
-    NoThread(std::io::Error),
-    /// An error of redb whose cause is unknown.
-    #[error("{0}")]
-    Redb(#[from] redb::Error),
-    /// redb panicked while it opened a file.
-    #[error("the file is damaged: redb panicked on it; restore it from a copy")]
-    Panicked,
-    /// The file is not a database.
-    #[error("it is not a database of this engine; use another directory")]
-    Foreign,
-    /// The file was written by another version of this engine.
-    #[error(
-        "it has format {found}, and this version reads {OLDEST_FORMAT} to {FORMAT}; open it with the version that wrote it, \
-         or move it away to begin an empty database"
-    )]
-    Format {
-        /// The format number found in the file.
-        found: u32,
-    },
-}
-
-impl StorageError {
-    /// True if the disk was full.
-    #[must_use]
-    pub fn is_full(&self) -> bool {
-        matches!(self, StorageError::Failed(failure) if failure.is_full)
-    }
-
-    /// The error code that a client gets.
-    #[must_use]
-    pub fn code(&self) -> Code {
-        match self {
-            StorageError::Failed(failure) => failure.code,
-            StorageError::Redb(redb::Error::Corrupted(_))
-            | StorageError::Panicked
-            | StorageError::Foreign
-            | StorageError::Format { .. } => Code::FILE_CORRUPT,
-            StorageError::Held => Code::LOCK_FILE_FAILURE,
-            StorageError::Redb(_) | StorageError::Unopened(_) | StorageError::NoThread(_) => Code::IO_ERROR,
-        }
-    }
-}
-
-/// The mutations of a batch of commits, in order, with the batch's versions.
-#[derive(Debug, Default, PartialEq)]
-pub struct WriteBatch {
-    /// The commit version that all commits of the batch share.
-    pub version: i64,
-    /// The new version ceiling, if the batch raises it.
-    pub ceiling: Option<i64>,
-    /// The mutations, with their versionstamps filled in.
-    pub mutations: Vec<Mutation>,
-}
-
-/// The durability that a commit waits for before it is acknowledged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Durability {
-    /// A flush: the commit survives a power failure.
-    Flushed,
-    /// The write to the log, as PostgreSQL's asynchronous commit: the commit survives the end of
-    /// any process, but not of the machine. Later commits never survive without it.
-    Asynchronous,
-}
-
-/// The result of a transaction on redb's tree.
-#[derive(Debug)]
-pub struct FlushedTree {
-    /// Bytes of all keys and values after the transaction, if they have been counted.
-    pub live_bytes: Option<u64>,
-    /// The values before the transaction, unless they take too much memory.
-    pub undo: Option<UndoSegment>,
-    /// The tree after the transaction.
-    pub snapshot: Arc<Snapshot>,
-}
 
 /// Locks a file for this process before anything else is done with it.
 pub type LockFile<'k> = dyn Fn(&Path, &File) -> Result<(), StorageError> + 'k;
@@ -309,7 +215,7 @@ impl Storage {
     /// Reads the newest state, including writes that clients cannot read yet.
     pub fn read_newest<T>(
         &self,
-        read: impl FnOnce(&super::versioned_reader::VersionedReader<'_>) -> Result<T, StorageError>,
+        read: impl FnOnce(&VersionedReader<'_>) -> Result<T, StorageError>,
     ) -> Result<T, StorageError> {
         let superversion = self.superversion();
         superversion.read_newest(|newest| read(&newest))
@@ -462,23 +368,4 @@ fn open_pages(disk: Box<dyn Disk>, latch: &Arc<FailureLatch>) -> Result<Pages, S
         OpenError::Format(found) => StorageError::Format { found },
         OpenError::Failed(error) => failed(latch, &error),
     })
-}
-
-/// The failure behind `error`, as the latch kept it.
-fn failed(latch: &FailureLatch, error: &std::io::Error) -> StorageError {
-    let unknown = || Failure { code: Code::IO_ERROR, message: error.to_string(), is_full: false };
-    StorageError::Failed(latch.failure().cloned().unwrap_or_else(unknown))
-}
-
-fn io_failure(latch: &FailureLatch, operation: &str, source: &std::io::Error) -> StorageError {
-    latch.io_error(operation, source);
-    StorageError::Failed(latch.failure().cloned().expect("it has just failed"))
-}
-
-/// The failure that the latch kept, or else redb's error, which does not tell the cause.
-fn with_cause(latch: &FailureLatch, error: redb::Error) -> StorageError {
-    match latch.failure() {
-        Some(failure) => StorageError::Failed(failure.clone()),
-        None => StorageError::Redb(error),
-    }
 }

@@ -6,11 +6,11 @@ use std::ops::ControlFlow;
 use bytes::Bytes;
 use mutant::bound;
 
-use super::StorageError;
+use super::error::StorageError;
+use super::memtable::{Memtable, MemtableWriter};
+use super::versioned_reader::VersionedReader;
 use crate::engine::atomic::AtomicOp;
-use crate::engine::memtable::{Memtable, MemtableWriter};
 use crate::engine::mutation::{Effect, Mutation};
-use crate::engine::versioned_reader::VersionedReader;
 use crate::rows::Direction;
 
 /// The most keys that the range clears of a batch may remove through the memtable. Readers step

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use redb::{ReadOnlyTable, ReadableTableMetadata};
 
-use super::{FailureLatch, StorageError, with_cause};
+use super::error::{StorageError, with_cause};
+use super::failure_latch::FailureLatch;
 
 type StoredRow = (redb::AccessGuard<'static, &'static [u8]>, redb::AccessGuard<'static, &'static [u8]>);
 

@@ -21,8 +21,7 @@ use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
-use super::log::is_full;
-use crate::engine::directory::open_or_create;
+use crate::files::{is_full, open_or_create};
 use crate::fork::CloseOnFork;
 
 /// The reserve of an empty database in bytes.

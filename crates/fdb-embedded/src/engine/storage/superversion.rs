@@ -5,10 +5,11 @@ use std::sync::Arc;
 use mutant::mutant;
 use parking_lot::RwLock;
 
-use super::{Snapshot, StorageError};
-use crate::engine::memtable::Memtable;
-use crate::engine::undo_log::UndoView;
-use crate::engine::versioned_reader::VersionedReader;
+use super::error::StorageError;
+use super::memtable::Memtable;
+use super::snapshot::Snapshot;
+use super::undo_log::UndoView;
+use super::versioned_reader::VersionedReader;
 
 /// A snapshot of redb and the memtables that are newer: everything that one read needs.
 #[derive(Debug)]

@@ -19,13 +19,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::ControlFlow;
 
+use checked_pages::FORMAT;
 use checked_pages::sim::{self, Atomic, SimDisk, SplitMix};
 use mutant::{Bounds, DrawnBounds};
 
 use self::damage::check_damage;
 use self::env::{SimEnv, begin};
+use super::tree::FlushedTree;
 use super::*;
 use crate::engine::atomic::AtomicOp;
+use crate::engine::mutation::Mutation;
+use crate::error::Code;
 use crate::rows::Direction;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;

@@ -7,17 +7,22 @@ use std::sync::Arc;
 use checked_pages::Pages;
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, Table, TableDefinition, WriteTransaction};
 
+use super::error::{StorageError, with_cause};
+use super::failure_latch::FailureLatch;
 use super::log::LogAnchor;
-use super::{CACHE_BYTES, FailureLatch, FlushedTree, Snapshot, StorageError, with_cause};
+use super::memtable::Memtable;
+use super::snapshot::Snapshot;
+use super::undo_log::{UndoBuilder, UndoSegment};
 use crate::engine::atomic::AtomicOp;
-use crate::engine::memtable::Memtable;
 use crate::engine::mutation::{Effect, Mutation};
-use crate::engine::undo_log::{UndoBuilder, UndoSegment};
 
 type Keys = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
 const DATA: Keys = TableDefinition::new("data");
 const META: TableDefinition<'static, &'static str, i64> = TableDefinition::new("meta");
+
+/// Memory that redb may use for pages, in bytes. The operating system's page cache lies below it.
+const CACHE_BYTES: usize = 64 << 20;
 
 /// `META`: no version above this one has been handed out to any client.
 const CEILING: &str = "version-ceiling";
@@ -76,6 +81,17 @@ impl<'a> TreeWrites<'a> {
     pub fn of(mutations: &'a [Mutation]) -> TreeWrites<'a> {
         TreeWrites { memtable: None, mutations }
     }
+}
+
+/// The result of a transaction on redb's tree.
+#[derive(Debug)]
+pub struct FlushedTree {
+    /// Bytes of all keys and values after the transaction, if they have been counted.
+    pub live_bytes: Option<u64>,
+    /// The values before the transaction, unless they take too much memory.
+    pub undo: Option<UndoSegment>,
+    /// The tree after the transaction.
+    pub snapshot: Arc<Snapshot>,
 }
 
 /// The open redb file.

@@ -6,17 +6,19 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use checked_pages::Meter;
 
+use super::batch::{Durability, WriteBatch};
 use super::env::StorageEnv;
+use super::error::StorageError;
 use super::log::Log;
+use super::memtable::{Memtable, MemtableSize};
 use super::memtable_flusher::{FlushJob, MemtableFlusher};
 use super::mutation_evaluator::{Prior, evaluate, read_prior};
+use super::snapshot::Snapshot;
 use super::space_reserve::{MIN_RESERVE, SpaceReserve};
 use super::superversion::Superversion;
-use super::tree::{Tree, TreeCommit, TreeMeta, TreeWrites};
-use super::{Durability, FlushedTree, MAX_UNFLUSHED, Snapshot, StorageError, WriteBatch};
-use crate::engine::memtable::{Memtable, MemtableSize};
+use super::tree::{FlushedTree, Tree, TreeCommit, TreeMeta, TreeWrites};
+use super::undo_log::{FlushedMemtable, RetainedSegment};
 use crate::engine::mutation::Mutation;
-use crate::engine::undo_log::{FlushedMemtable, RetainedSegment};
 use mutant::{bound, mutant};
 
 /// The active memtable is flushed to redb when it reaches this size.
@@ -24,6 +26,10 @@ const MEMTABLE_LIMIT: MemtableSize = MemtableSize { bytes: 256 << 10, writes: 2_
 
 /// The active memtable is flushed to redb when its oldest batch reaches this age.
 const MEMTABLE_MAX_AGE: Duration = Duration::from_millis(5);
+
+/// The most bytes that redb writes to its file between two checkpoints. A checkpoint has to flush
+/// them, and half of redb's cache, while commits wait.
+const MAX_UNFLUSHED: usize = 16 << 20;
 
 /// A batch with this many mutations or removals goes straight to redb: that takes no longer than a
 /// detour through the memtable.

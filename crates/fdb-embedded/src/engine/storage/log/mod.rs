@@ -5,6 +5,7 @@
 //! no metadata. A checkpoint restarts the log at offset 0. redb stores a [`LogAnchor`] in the same
 //! transaction, which tells the records of this round from those of earlier rounds.
 
+mod anchor;
 mod block;
 pub mod record;
 pub mod scan;
@@ -15,27 +16,14 @@ use std::sync::Arc;
 use checked_pages::{Disk, FailureSink};
 use mutant::{bound, mutant};
 
+use super::batch::{Durability, WriteBatch};
+use super::error::{StorageError, io_failure};
 use super::failure_latch::FailureLatch;
-use super::{Durability, StorageError, WriteBatch};
+use crate::files::is_full;
 use block::PaddedBlock;
-use record::{BLOCK, Header, RecordPosition, SECTOR};
+use record::{BLOCK, RecordPosition, SECTOR};
 
-/// The log's record in redb's file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LogAnchor {
-    /// A random number, drawn by each process that starts to use the log.
-    pub id: u64,
-    /// The LSN of the checkpoint. The first record has the next LSN.
-    pub checkpoint_lsn: u64,
-    /// Length of the log in bytes, all of which were flushed when they were allocated.
-    pub len: u64,
-}
-
-impl LogAnchor {
-    fn matches(&self, header: &Header, lsn: u64) -> bool {
-        (header.id, header.checkpoint_lsn, header.lsn) == (self.id, self.checkpoint_lsn, lsn)
-    }
-}
+pub use anchor::LogAnchor;
 
 /// The length of the log in bytes.
 #[derive(Debug, Clone, Copy)]
@@ -191,7 +179,7 @@ impl Log {
     }
 
     fn refused(&self, operation: &str, source: &io::Error) -> StorageError {
-        super::io_failure(&self.latch, operation, source)
+        io_failure(&self.latch, operation, source)
     }
 
     /// Prepares a checkpoint with batch `checkpoint_lsn`, and returns the anchor to store in the
@@ -260,9 +248,4 @@ impl Log {
         }
         Ok(())
     }
-}
-
-/// True for the error of a full disk or an exhausted quota.
-pub fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

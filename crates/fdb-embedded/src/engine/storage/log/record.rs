@@ -17,7 +17,7 @@ use twox_hash::XxHash3_64;
 
 use crate::engine::atomic::AtomicOp;
 use crate::engine::mutation::Mutation;
-use crate::engine::storage::WriteBatch;
+use crate::engine::storage::batch::WriteBatch;
 
 /// Records begin at multiples of this.
 pub const SECTOR: usize = 512;

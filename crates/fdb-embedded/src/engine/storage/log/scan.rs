@@ -1,8 +1,8 @@
 //! Recovery: finds the batches in the bytes of a log.
 
-use super::LogAnchor;
+use super::anchor::LogAnchor;
 use super::record::{BLOCK, Header, SECTOR, decode};
-use crate::engine::storage::WriteBatch;
+use crate::engine::storage::batch::WriteBatch;
 use mutant::mutant;
 
 /// A batch found in the log.

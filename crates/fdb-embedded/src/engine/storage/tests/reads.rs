@@ -3,9 +3,9 @@
 use std::sync::atomic::AtomicUsize;
 
 use super::*;
-use crate::engine::memtable::Memtable;
-use crate::engine::undo_log::{FlushedMemtable, UndoBuilder, UndoLog, UndoSegment};
-use crate::engine::versioned_reader::VISITED;
+use crate::engine::storage::memtable::Memtable;
+use crate::engine::storage::undo_log::{FlushedMemtable, UndoBuilder, UndoLog, UndoSegment};
+use crate::engine::storage::versioned_reader::VISITED;
 
 /// A disk that asks before each read whether others could read the newest memtable, once it knows that memtable.
 #[derive(Debug)]

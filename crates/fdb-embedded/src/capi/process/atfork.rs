@@ -1,12 +1,35 @@
 //! The fork handlers, which take the descriptors of open databases out of a forked child.
 
+use std::collections::BTreeSet;
 use std::mem::{ManuallyDrop, forget};
-use std::os::fd::{FromRawFd, OwnedFd};
-use std::sync::atomic::Ordering;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::Mutex;
 use rustix::io::{DupFlags, Errno};
 
-use crate::fork::{FORKED, REGISTERED, is_forked, placeholder};
+/// The registered descriptors. Locked while one is opened and while the process forks; in the
+/// child, locked forever.
+pub static REGISTERED: Mutex<BTreeSet<RawFd>> = Mutex::new(BTreeSet::new());
+
+/// True in a child of a process that had a database open.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// The replacement for registered descriptors in a child: every operation on it fails, or finds the
+/// end.
+pub static PLACEHOLDER: OnceLock<UnixStream> = OnceLock::new();
+
+/// True in a child of a process that had a database open.
+pub fn is_forked() -> bool {
+    FORKED.load(Ordering::Relaxed)
+}
+
+/// The replacement for registered descriptors in a child.
+fn placeholder() -> Option<BorrowedFd<'static>> {
+    PLACEHOLDER.get().map(AsFd::as_fd)
+}
 
 type Handler = extern "C" fn();
 

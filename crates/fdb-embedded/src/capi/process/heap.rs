@@ -1,4 +1,4 @@
-//! The C library's heap. It is in this folder because only this folder may call C functions.
+//! The C library's heap.
 
 /// Returns freed memory to the system. The C library otherwise keeps free memory between pieces
 /// that are in use. Takes some milliseconds, in which other threads may wait for memory.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::error::StorageError;
 use super::memtable::{Memtable, Row};
-use super::storage::{Snapshot, StorageError};
+use super::snapshot::Snapshot;
 use super::undo_log::{UndoRows, UndoView};
 use crate::rows::{Direction, RowVisitor};
 

@@ -1,5 +1,4 @@
-//! The process at the other end of a socket. It is in this folder because only this folder may call
-//! C functions.
+//! The process at the other end of a socket.
 
 use std::ffi::{c_int, c_void};
 use std::io;
