@@ -17,6 +17,7 @@ use super::session::GuestSession;
 use super::stream::{self, Outbox};
 use crate::engine::{Engine, FileId};
 use crate::fork::CloseOnFork;
+use crate::reports;
 
 /// The most guests at a time. Each costs two threads.
 const MAX_GUESTS: usize = 1_024;
@@ -117,7 +118,7 @@ impl Host {
         }
         let socket = address::socket(&self.directory);
         let socket = socket.display();
-        let report = |text: String| self.errors.lock().report(text, crate::reports::report);
+        let report = |text: String| self.errors.lock().report(text, reports::report);
         match Listener::start(&self.directory, &self.engine, &self.guests) {
             Ok(new) => {
                 std::mem::replace(&mut *listener, new).stop();
@@ -186,15 +187,13 @@ fn accept(
                 let Some(engine) = engine.upgrade() else { return };
                 match start_session(socket, engine, guests) {
                     Ok(()) => errors.end(),
-                    Err(error) => {
-                        errors.report(format!("turned a guest away: {error}"), crate::reports::report)
-                    }
+                    Err(error) => errors.report(format!("turned a guest away: {error}"), reports::report),
                 }
             }
             Err(_) if is_stopped.load(Ordering::Acquire) => return,
             Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
             Err(error) => {
-                errors.report(format!("cannot accept a guest: {error}"), crate::reports::report);
+                errors.report(format!("cannot accept a guest: {error}"), reports::report);
                 thread::sleep(ACCEPT_PAUSE);
             }
         }
@@ -245,7 +244,7 @@ fn start_session(
         let _guard = SessionGuard { guests, outbox: Arc::clone(&of_session), id };
         let mut session = GuestSession::new(engine, Arc::clone(&of_session));
         if let Err(error) = session.run(of_session.socket()) {
-            crate::reports::report(&format!("closing the connection of a guest: {error}"));
+            reports::report(&format!("closing the connection of a guest: {error}"));
         }
     };
     match thread::Builder::new().name("fdb-host-in".to_owned()).spawn(serve) {
