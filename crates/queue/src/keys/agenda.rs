@@ -7,7 +7,7 @@
 //! | [`Event::Schedule`] | "schedule-due" | name of the schedule | empty |
 //! | [`Event::Batch`] | "batch-due" | id of the batch | empty; of a mark the version of the transaction that set it |
 //!
-//! Whoever sets a time writes its row in the same transaction. Sweepers do what is due, and clear the row with that.
+//! A transaction that sets a time writes its row, too. Sweepers do what is due, and clear the row with that.
 
 use crate::keys::{append_bytes, range, split_bytes};
 use crate::model::element::{UUID, UUID_LEN, append_number, split_number};

@@ -87,8 +87,8 @@ pub(crate) async fn first(agenda: &Agenda, tr: &Transaction) -> Result<Option<Fi
     })
 }
 
-/// Makes sure that the first row of all can be read. For whoever was to do what is due and has found nothing: the row may be one that counts as due, at a
-/// place behind those that are.
+/// Makes sure that the first row of all can be read. For a caller that was to do what is due and has found nothing: the row may be one that counts as
+/// due, behind all rows whose time has come.
 pub(crate) async fn check_first(agenda: &Agenda, tr: &Transaction) -> Result<(), QueueError> {
     let key = RangeRead::of(agenda.all()).first_key(tr).await?;
     let alien = key.filter(|key| agenda.decode(key).is_none() && is_among_times(agenda, key));

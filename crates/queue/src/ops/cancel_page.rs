@@ -155,13 +155,16 @@ pub(crate) async fn running(
     let mut page = CancelPage::default();
     let (first, end) = range(&space.leases);
     let begin = behind.and_then(Cursor::lease).map_or(first, |id| after(&leases::key(&space.leases, id)));
-    let rows = RangeRead::of((begin, end)).limit(page_leases()).page(tr).await?;
-    let found: Vec<Option<LeaseId>> =
-        rows.iter().map(|row| leases::decode_key(&space.leases, row.key())).collect();
+    let mut pages = RangeRead::of((begin, end)).page_limit(page_leases()).pages(tr);
+    let mut found: Vec<LeaseId> = Vec::new();
+    // A lease that cannot be read is of a later version, and stays. A page may have only such leases, and others may follow.
+    while found.is_empty()
+        && let Some(rows) = pages.next_page().await?
+    {
+        found.extend(rows.iter().filter_map(|row| leases::decode_key(&space.leases, row.key())));
+    }
     let mut bytes = 0;
     for id in found {
-        // One that cannot be read is of a later version, and stays.
-        let Some(id) = id else { continue };
         page.next = Some(Cursor::Leased(id, u32::MAX));
         // Once more, with a conflict.
         let header = QueueError::if_readable(lease::header(space, tr, id).await)?;

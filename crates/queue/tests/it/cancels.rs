@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use fdb_embedded::Faults;
 use kvqueue_queue::{
-    Approach, CommitStatus, FetchOptions, ItemChange, ItemId, ItemOutcome, ItemState, Lease, LeaseError,
-    Queue, RetryPolicy, Session,
+    Approach, CancelFilter, Canceller, CommitStatus, FetchOptions, ItemChange, ItemId, ItemOutcome,
+    ItemState, Lease, LeaseError, Queue, RetryPolicy, Session,
 };
 
-use crate::common::{TestDb, k, later, on_database, rules, sweeper};
+use crate::common::{TestDb, k, later, on_database, record, rules, sweeper};
 use crate::unknown::scripts;
 
 const HOUR: u64 = 3_600_000_000;
@@ -336,5 +336,25 @@ fn a_transaction_that_ends_a_lease_is_found_out_though_another_item_was_cancelle
         let tr = t.db.create_trx().unwrap();
         assert_eq!(lease.find_out(&tr, &[(0, DONE)]).await.unwrap(), CommitStatus::Committed);
         assert_eq!(cancelled(&lease), [1]);
+    });
+}
+
+#[test]
+fn leases_behind_many_that_cannot_be_read_are_found_by_a_cancellation_of_all() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let (_lease, ids) = lease(t, &q, 3).await;
+        // More than a page of leases of another layout, before those of today.
+        t.run(async |tr| {
+            (0..=100).for_each(|n: u8| tr.set(&record(&q, "lease", &[0x15, n.max(1), n]), b"?"));
+            Ok(())
+        })
+        .await;
+        let mut canceller = Canceller::new(q.clone(), CancelFilter::default());
+        let mut cancelled = 0;
+        while let Some(page) = canceller.page(&t.db, &RetryPolicy::default()).await.unwrap() {
+            cancelled += page.cancelled;
+        }
+        assert_eq!((cancelled, t.records(&q, "lease").await.len()), (ids.len(), 101));
     });
 }

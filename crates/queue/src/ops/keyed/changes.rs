@@ -220,15 +220,22 @@ pub(crate) async fn first_parked(
     read_parked(keyed, tr, keyed.parked_range(cause, scope), n).await
 }
 
-/// The parked keys of the first `n` rows of a range. Read without a conflict.
+/// The first `n` parked keys of a range; fewer only if there are no more. Read without a conflict.
 async fn read_parked(
     keyed: &KeyedSpace,
     tr: &Transaction,
     range: (Vec<u8>, Vec<u8>),
     n: usize,
 ) -> Result<Vec<Parked>, QueueError> {
-    let parked = |row: &FdbKeyValue| Parked::decode(keyed, row.key()).map(|(_, parked)| parked);
-    Ok(RangeRead::of(range).limit(n).collect(tr, parked).await?.into_iter().flatten().collect())
+    let decode = |row: &FdbKeyValue| Parked::decode(keyed, row.key()).map(|(_, parked)| parked);
+    let mut pages = RangeRead::of(range).page_limit(n).pages(tr);
+    let mut parked = Vec::new();
+    while parked.len() < n
+        && let Some(page) = pages.next_page().await?
+    {
+        parked.extend(page.iter().filter_map(decode).take(n - parked.len()));
+    }
+    Ok(parked)
 }
 
 fn minus(n: usize) -> i64 {
