@@ -73,7 +73,7 @@ fn every_list_goes_on_behind_its_first_answer() {
         ("queues/work/items?state=scheduled", "items"),
         ("queues/work/items?state=dead", "items"),
         ("queues/work/dead", "letters"),
-        ("queues/work/ended", "items"),
+        ("queues/work/ended?outcome=done", "items"),
         ("queues/work/schedules", "schedules"),
         ("queues/work/batches", "batches"),
         ("queues/keyed/held", "keys"),
