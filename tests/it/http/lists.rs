@@ -86,6 +86,6 @@ fn every_list_goes_on_behind_its_first_answer() {
     let audit: usize = answers(&served, "/api/v1/audit", "records").iter().sum();
     assert!(audit >= 2 * MANY, "{audit}");
     // Commands follow `next` themselves.
-    let batches = run(&db, &["batch", "list", "work", "--limit", "1000", "--json"]).ok();
+    let batches = run(&db, &["batch", "list", "work", "-n", "1000", "--json"]).ok();
     assert_eq!(batches.lines().count(), MANY);
 }
