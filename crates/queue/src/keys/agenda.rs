@@ -21,8 +21,8 @@ pub(crate) enum Event {
     Ready,
     /// A schedule fires.
     Schedule,
-    /// Something is over for an item: it expires, if no attempt has begun by then, or its unique key is free. A fetch leaves the row, so that it costs a
-    /// fetch nothing. So there may be a row of an item that is running, was tried before, or has ended.
+    /// An item expires, if no attempt has begun by then; or its unique key is free from then on. A fetch does not touch the row. So there may be a
+    /// row of an item that is running, was tried before, or has ended.
     Expiry,
     /// A batch is looked at: its deadline has come. With the time 0 the row is a mark: members have ended, or the batch was committed.
     Batch,
@@ -99,6 +99,11 @@ impl Agenda {
     /// Time and packed id of a row; `None`: it is none of this event.
     pub(crate) fn decode<'a>(&self, key: &'a [u8]) -> Option<(Millis, &'a [u8])> {
         split_number(key.strip_prefix(self.prefix.as_slice())?).filter(|(_, id)| self.event.has_id(id))
+    }
+
+    /// The time in the key of a row, whatever its id is; `None`: there is none.
+    pub(crate) fn time(&self, key: &[u8]) -> Option<Millis> {
+        split_number(key.strip_prefix(self.prefix.as_slice())?).map(|(time, _)| time)
     }
 
     /// Time and item of a row of an item.

@@ -13,8 +13,10 @@
 //! | (q, "lease", session, number), (q, "held", session, number, i) | a batch in hand | `leases` |
 //! | (q, "cancelled", session, number) | which items of a lease were cancelled | `cancelled` |
 //! | (q, "progress", session, number) | how far the handlers of a lease's items are | `progress` |
-//! | (q, "later", due, id), (q, "body", id), (q, "due", id) | an item that waits for its time | `later` |
-//! | (q, "expiry", time, id) | an item that expires if no attempt has begun by then | `expiry` |
+//! | (q, "later", due, id) | an item that waits for its time | `agenda` |
+//! | (q, "body", id), (q, "due", id) | its value and its time | `later` |
+//! | (q, "expiry", time, id) | an item that expires if no attempt has begun by then | `agenda` |
+//! | (q, "schedule-due", time, name), (q, "batch-due", time, id) | when a schedule or a batch is looked at | `agenda` |
 //! | (q, "dead", id), (q, "body", id) | a dead letter | `space` |
 //! | (q, "unique", key) | id of the item of that key | `space` |
 //! | (q, "op", id), (q, "oplog", stamp) | a push that is not to be repeated | `operations` |

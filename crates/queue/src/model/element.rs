@@ -47,7 +47,7 @@ pub(crate) fn append_number(key: &mut Vec<u8>, number: u64) {
     key.extend_from_slice(&bytes[zeros..]);
 }
 
-/// Splits a non-negative integer element off the front; `None` if something else stands there, or the number with zeros before it, which nobody writes.
+/// Splits a non-negative integer element off the front; `None` if something else stands there, or a number with leading zeros: no program writes these.
 pub(crate) fn split_number(key: &[u8]) -> Option<(u64, &[u8])> {
     let (&code, rest) = key.split_first()?;
     let len = code.checked_sub(ZERO).filter(|len| *len <= 8)?;
@@ -111,6 +111,13 @@ mod tests {
         assert_eq!(split_bytes(b"\x01"), None);
         assert_eq!(split_bytes(b"\x01q\x00\xff"), None);
         assert_eq!(split_bytes(b"\x02q\x00"), None);
+    }
+
+    #[test]
+    fn a_number_with_leading_zeros_is_refused() {
+        assert_eq!(split_number(b"\x16\x00\x07"), None);
+        assert_eq!(split_number(b"\x15\x00"), None);
+        assert_eq!(split_number(b"\x14"), Some((0, &b""[..])));
     }
 
     proptest! {

@@ -1,4 +1,4 @@
-//! The first row of each event: when a sweeper has something to do. See [`keys::agenda`](crate::keys::agenda).
+//! The first row of each event: when a sweeper has something to do. Reads the row with its value. See [`keys::agenda`](crate::keys::agenda).
 
 use std::ops::{Index, IndexMut};
 
@@ -75,24 +75,26 @@ pub(crate) async fn firsts(space: &Space, tr: &Transaction) -> Result<ByEvent<Op
 
 /// The first row of an event. A snapshot read.
 ///
-/// A row that is none of ours counts as due, so that whatever does what is due [names it](check_first); but for one behind all times, which stands in
-/// nobody's way.
+/// A row that cannot be read is due at its time, as any other. One without a time counts as due, so that the sweeper [names it](check_first); but for
+/// one whose key sorts behind the highest time.
 pub(crate) async fn first(agenda: &Agenda, tr: &Transaction) -> Result<Option<First>, QueueError> {
     let page = RangeRead::of(agenda.all()).limit(1).page(tr).await?;
     let Some(row) = page.last() else { return Ok(None) };
     Ok(match agenda.decode(row.key()) {
         Some((0, _)) if agenda.event() == Event::Batch => Some(First::Marked(mark_version(row.value()))),
         Some((time, _)) => Some(First::At(time)),
-        None => is_among_times(agenda, row.key()).then_some(First::At(0)),
+        None => match agenda.time(row.key()) {
+            None => is_among_times(agenda, row.key()).then_some(First::At(0)),
+            time => time.map(First::At),
+        },
     })
 }
 
-/// Makes sure that the first row of all can be read. For a caller that was to do what is due and has found nothing: the row may be one that counts as
-/// due, behind all rows whose time has come.
-pub(crate) async fn check_first(agenda: &Agenda, tr: &Transaction) -> Result<(), QueueError> {
-    let key = RangeRead::of(agenda.all()).first_key(tr).await?;
-    let alien = key.filter(|key| agenda.decode(key).is_none() && is_among_times(agenda, key));
-    alien.map_or(Ok(()), |key| Err(QueueError::unreadable(&key)))
+/// Makes sure that the first row of all can be read, if it counts as due at `now`. For a caller that was to do what is due and has found nothing.
+pub(crate) async fn check_first(agenda: &Agenda, tr: &Transaction, now: Millis) -> Result<(), QueueError> {
+    let Some(key) = RangeRead::of(agenda.all()).first_key(tr).await? else { return Ok(()) };
+    let is_due = || agenda.time(&key).map_or_else(|| is_among_times(agenda, &key), |time| time <= now);
+    if agenda.decode(&key).is_none() && is_due() { Err(QueueError::unreadable(&key)) } else { Ok(()) }
 }
 
 /// Whether a key stands before or among those of some time.

@@ -30,7 +30,9 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(500).expect("500 is not 0");
 fn page_bytes() -> usize {
     bound("cancel-page-bytes", 1 << 20)
 }
-/// The most leases that one transaction reads.
+/// In so many pages of leases there is one that can be read.
+const MOST_PAGES: usize = 50;
+/// The most leases that one transaction reads at a time.
 fn page_leases() -> usize {
     bound("cancel-page-leases", 100)
 }
@@ -158,10 +160,12 @@ pub(crate) async fn running(
     let mut pages = RangeRead::of((begin, end)).page_limit(page_leases()).pages(tr);
     let mut found: Vec<LeaseId> = Vec::new();
     // A lease that cannot be read is of a later version, and stays. A page may have only such leases, and others may follow.
-    while found.is_empty()
-        && let Some(rows) = pages.next_page().await?
-    {
+    for _ in 0..MOST_PAGES {
+        let Some(rows) = pages.next_page().await? else { break };
         found.extend(rows.iter().filter_map(|row| leases::decode_key(&space.leases, row.key())));
+        if !found.is_empty() {
+            break;
+        }
     }
     let mut bytes = 0;
     for id in found {

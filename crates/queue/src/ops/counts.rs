@@ -13,7 +13,7 @@ use crate::ops::find::first_key;
 use crate::ops::len::len;
 use crate::run::range_read::RangeRead;
 
-/// A key each, without a value and without a conflict.
+/// The first key or row of each, without a conflict.
 pub(crate) async fn rest(space: &Space, tr: &Transaction) -> Result<Unfinished, QueueError> {
     let any = async |range| first_key(tr, &range).await.map(|key| key.is_some());
     let plain = try_join3(any(space.item_range()), any(range(&space.leases)), first(&space.later, tr));

@@ -12,7 +12,7 @@ use crate::model::meta::{Failure, Meta, Millis};
 use crate::model::rules::OnExpiry;
 use crate::ops::scan::{Row, decode_meta};
 use crate::ops::transition::{After, Before, Record, Subject, Transitions};
-use crate::ops::{agenda, cost, place, unique};
+use crate::ops::{cost, place, unique};
 use crate::run::conflict;
 use crate::run::range_read::RangeRead;
 use mutant::{bound, mutant};
@@ -85,9 +85,7 @@ pub(crate) async fn expire_due(
         }
     }
     if page.rows == 0 {
-        trouble.map_or(Ok(()), Err)?;
-        agenda::check_first(&space.expiry, tr).await?;
-        return Ok(ExpiredPage::default());
+        return trouble.map_or_else(|| Ok(ExpiredPage::default()), Err);
     }
     page.end(space, tr, now, on_expiry).await
 }

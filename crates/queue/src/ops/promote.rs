@@ -7,7 +7,6 @@ use crate::keys::Space;
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
 use crate::model::meta::Millis;
-use crate::ops::agenda::check_first;
 use crate::ops::transition::{After, Before, Subject, Transitions};
 use crate::ops::{bodies, cost, place};
 use crate::run::range_read::RangeRead;
@@ -60,7 +59,6 @@ pub(crate) async fn promote(space: &Space, tr: &Transaction, now: Millis) -> Res
     let (begin, end) = space.later.by(now);
     match page(space, tr, (&begin, &end)).await? {
         ReadyPage { moved: 0, trouble: Some(error), .. } => Err(error),
-        ReadyPage { moved: 0, trouble: None, .. } => check_first(&space.later, tr).await.map(|()| 0),
         page => Ok(page.moved),
     }
 }

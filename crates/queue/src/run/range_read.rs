@@ -12,7 +12,7 @@
 
 use foundationdb::future::{FdbKeyValue, FdbValues};
 use foundationdb::options::StreamingMode;
-use foundationdb::{RangeOption, Transaction};
+use foundationdb::{KeySelector, RangeOption, Transaction};
 use mutant::mutant;
 
 use crate::keys::after;
@@ -77,7 +77,7 @@ impl<'a> RangeRead<'a> {
         self
     }
 
-    /// The key of the first row. It reads nothing behind the range, as a key selector would: the transaction may have pushed to
+    /// The key of the first row. Unlike a key selector, it never reads behind the range: the transaction may have pushed to
     /// the keys there, and cannot read those.
     pub(crate) async fn first_key(self, tr: &Transaction) -> Result<Option<Vec<u8>>, QueueError> {
         let page = self.limit(1).growing().page(tr).await?;
@@ -126,11 +126,15 @@ impl Pages<'_> {
         let Some(option) = self.rest.take() else { return Ok(None) };
         self.replies += 1;
         let page = RowPage::request(self.tr, &option, self.replies, self.snapshot).await?;
-        if page.has_more() {
-            let kept = option.limit.filter(|_| self.limits_pages);
-            let all = if self.limits_pages { RangeOption { limit: None, ..option } } else { option };
-            let rest = all.next_range(&page.rows);
-            self.rest = rest.map(|rest| RangeOption { limit: kept.or(rest.limit), ..rest });
+        let read = if self.limits_pages { 0 } else { page.len() };
+        let limit = option.limit.map(|limit| limit.saturating_sub(read));
+        if let Some(next) = page.next().filter(|_| limit != Some(0)) {
+            let next = KeySelector::first_greater_or_equal(next);
+            let rest = RangeOption { limit, ..option };
+            self.rest = Some(match rest.reverse {
+                false => RangeOption { begin: next, ..rest },
+                true => RangeOption { end: next, ..rest },
+            });
         }
         Ok(Some(page))
     }
@@ -175,7 +179,7 @@ impl RowPage {
         self.iter().map(|row| row.key().len() + row.value().len()).sum()
     }
 
-    /// Whether the range may have other rows behind these, also if the limit is reached.
+    /// Whether the range may have other rows behind these. True, too, if the limit was reached; then there may be none.
     pub(crate) fn has_more(&self) -> bool {
         let is_full = self.len() >= self.limit || (self.rows.more() && !mutant("reply-is-everything"));
         is_full && !self.rows.is_empty()

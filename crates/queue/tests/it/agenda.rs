@@ -30,21 +30,36 @@ async fn sweep(t: &TestDb, q: &Queue, now: u64) -> Swept {
 }
 
 #[test]
-fn a_row_that_cannot_be_read_is_named_wherever_it_stands_and_keeps_no_sweeper_busy() {
+fn a_row_that_cannot_be_read_is_named_when_it_is_due_and_keeps_no_sweeper_busy() {
     on_database(async |t| {
-        // A time without an id: before now, and long after it. The first row of all counts as due.
-        for (event, time) in EVENTS.iter().flat_map(|event| [(*event, NOW / 2), (*event, NOW * 1_000)]) {
-            let q = t.queue(format!("{event} {time}"));
-            put_alien(t, &q, event, &pack(&time)).await;
+        // A time without an id; and a number that no program writes, which sorts behind now.
+        let places = [pack(&(NOW / 2)), b"\x1b\x00\x00\x00\x00\x00\x00\x07".to_vec()];
+        for (event, place) in EVENTS.iter().flat_map(|event| places.iter().map(move |place| (*event, place)))
+        {
+            let q = t.queue(format!("{event} {place:?}"));
+            put_alien(t, &q, event, place).await;
             let swept = sweep(t, &q, NOW).await;
             let trouble = swept.trouble.expect("it names the row").error;
             assert!(matches!(&trouble, QueueError::Unreadable { .. }), "{trouble:?}");
             assert!(trouble.to_string().contains(event), "{trouble}");
-            assert!(
-                swept.next > Duration::from_secs(1),
-                "{event} {time}: it looks again after {:?}",
-                swept.next
-            );
+            assert!(swept.next > Duration::from_secs(1), "{event} {place:?}: again after {:?}", swept.next);
+        }
+    });
+}
+
+#[test]
+fn a_row_that_cannot_be_read_waits_for_its_time_and_delays_nothing_before_it() {
+    on_database(async |t| {
+        for event in EVENTS {
+            let q = t.queue(event);
+            put_alien(t, &q, event, &pack(&(NOW * 1_000))).await;
+            let mut sweeper = sweeper(&q);
+            let rules = SweepRules::default().with_clock_tolerance(Duration::MAX);
+            let swept = sweeper.sweep(&t.db, &|| from_millis(NOW), &rules).await.unwrap();
+            assert!(swept.trouble.is_none() && swept.next > Duration::from_secs(1), "{event}: {swept:?}");
+            t.push_items(&q, &[NewItem::new("x").with_due(from_millis(NOW + 1))]).await;
+            let swept = sweeper.sweep(&t.db, &|| from_millis(NOW + 1), &rules).await.unwrap();
+            assert_eq!((swept.moved.promoted, swept.trouble.is_none()), (1, true), "{event}");
         }
     });
 }

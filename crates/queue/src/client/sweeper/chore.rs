@@ -12,6 +12,7 @@ use crate::model::lease_id::LeaseId;
 use crate::model::meta::Millis;
 use crate::model::retry_error::RetryError;
 use crate::model::time::versions;
+use crate::ops::agenda::check_first;
 use crate::ops::batches::due::{ClosedPage, close_due};
 use crate::ops::duty::MARKS_PACE;
 use crate::ops::expire::Terms;
@@ -122,26 +123,7 @@ impl Sweeper {
     ) -> Result<Applied, QueueError> {
         let space = self.queue.space();
         let moved = match work {
-            Work::Chore(Chore::Due(Event::Ready)) => SweepCounts {
-                promoted: promote::promote(space, tr, sweep.now()).await?,
-                ..SweepCounts::default()
-            },
-            Work::Chore(Chore::Due(Event::Schedule)) => {
-                let now = sweep.now();
-                let fired = fire_due(space, tr, (now, sweep.rules.ttl), &mut self.rng).await?;
-                let notes = fired.has_written;
-                return Ok(Applied { notes, fired, ..Applied::default() });
-            }
-            Work::Chore(Chore::Due(Event::Expiry)) => {
-                let page = expire_due(space, tr, sweep.removal_time(), sweep.rules.on_expiry).await?;
-                let moved = SweepCounts { expired: page.items, ..SweepCounts::default() };
-                return Ok(Applied { moved, notes: page.rows > 0, ..Applied::default() });
-            }
-            Work::Chore(Chore::Due(Event::Batch)) => {
-                let closed = close_due(space, tr, (sweep.now(), sweep.rules.ttl), &mut self.rng).await?;
-                let notes = closed.has_written;
-                return Ok(Applied { notes, closed, ..Applied::default() });
-            }
+            Work::Chore(Chore::Due(event)) => return self.due(tr, event, sweep).await,
             Work::Chore(Chore::Forget) => {
                 let kept = versions(sweep.rules.idempotency_window);
                 let operations =
@@ -201,6 +183,43 @@ impl Sweeper {
             }
         };
         Ok(Applied { moved, ..Applied::default() })
+    }
+
+    /// Does what is due of an event.
+    ///
+    /// # Errors
+    /// Also if there was nothing to do, and the first row of the event counts as due, but cannot be read.
+    async fn due(
+        &mut self,
+        tr: &Transaction,
+        event: Event,
+        sweep: &Sweep<'_>,
+    ) -> Result<Applied, QueueError> {
+        let (space, rules) = (self.queue.space(), sweep.rules);
+        let now = if event.is_removal() { sweep.removal_time() } else { sweep.now() };
+        let applied = match event {
+            Event::Ready => {
+                let promoted = promote::promote(space, tr, now).await?;
+                Applied { moved: SweepCounts { promoted, ..SweepCounts::default() }, ..Applied::default() }
+            }
+            Event::Schedule => {
+                let fired = fire_due(space, tr, (now, rules.ttl), &mut self.rng).await?;
+                Applied { notes: fired.has_written, fired, ..Applied::default() }
+            }
+            Event::Expiry => {
+                let page = expire_due(space, tr, now, rules.on_expiry).await?;
+                let moved = SweepCounts { expired: page.items, ..SweepCounts::default() };
+                Applied { moved, notes: page.rows > 0, ..Applied::default() }
+            }
+            Event::Batch => {
+                let closed = close_due(space, tr, (now, rules.ttl), &mut self.rng).await?;
+                Applied { notes: closed.has_written, closed, ..Applied::default() }
+            }
+        };
+        if applied.moved.is_nothing() && !applied.notes {
+            check_first(&space.agenda(event), tr, now).await?;
+        }
+        Ok(applied)
     }
 }
 

@@ -21,7 +21,7 @@ use crate::model::rng::Rng;
 use crate::model::time::from_millis;
 use crate::ops::push::Entry;
 use crate::ops::schedule::write::pusher;
-use crate::ops::{agenda, kinds, went_back};
+use crate::ops::{kinds, went_back};
 use crate::run::pause::check_unfrozen;
 use crate::run::range_read::RangeRead;
 
@@ -194,9 +194,6 @@ async fn due_rows(
     let is_full = oldest.len() > room || marks.next().is_some() || deadlines.next().is_some();
     for (_, id, value) in oldest.into_iter().take(room) {
         due.entry(id).or_default().mark = Some(value);
-    }
-    if due.is_empty() {
-        agenda::check_first(&keys.due, tr).await?;
     }
     Ok((due, is_full))
 }

@@ -220,7 +220,10 @@ pub(crate) async fn first_parked(
     read_parked(keyed, tr, keyed.parked_range(cause, scope), n).await
 }
 
-/// The first `n` parked keys of a range; fewer only if there are no more. Read without a conflict.
+/// In so many pages of parked keys there are some that can be read.
+const MOST_PAGES: usize = 8;
+
+/// The first `n` parked keys of a range; fewer if there are no more, or if very many rows before them cannot be read. Read without a conflict.
 async fn read_parked(
     keyed: &KeyedSpace,
     tr: &Transaction,
@@ -230,10 +233,12 @@ async fn read_parked(
     let decode = |row: &FdbKeyValue| Parked::decode(keyed, row.key()).map(|(_, parked)| parked);
     let mut pages = RangeRead::of(range).page_limit(n).pages(tr);
     let mut parked = Vec::new();
-    while parked.len() < n
-        && let Some(page) = pages.next_page().await?
-    {
+    for _ in 0..MOST_PAGES {
+        let Some(page) = pages.next_page().await? else { break };
         parked.extend(page.iter().filter_map(decode).take(n - parked.len()));
+        if parked.len() == n {
+            break;
+        }
     }
     Ok(parked)
 }

@@ -21,7 +21,7 @@ use crate::ops::push::{Entry, Pusher};
 use crate::ops::schedule::fire::Firing;
 use crate::ops::schedule::read::{Stored, stored};
 use crate::ops::schedule::write::{Ids, PENDING, Writing, pusher};
-use crate::ops::{agenda, kinds, went_back};
+use crate::ops::{kinds, went_back};
 use crate::run::pause::check_unfrozen;
 use crate::run::range_read::RangeRead;
 
@@ -167,9 +167,6 @@ async fn due_rows(
                 return Ok((due, trouble));
             }
         }
-    }
-    if due.is_empty() && trouble.is_none() {
-        agenda::check_first(&keys.due, tr).await?;
     }
     Ok((due, trouble))
 }
