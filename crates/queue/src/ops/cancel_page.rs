@@ -30,7 +30,7 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(500).expect("500 is not 0");
 fn page_bytes() -> usize {
     bound("cancel-page-bytes", 1 << 20)
 }
-/// In so many pages of leases there is one that can be read.
+/// After so many pages of leases none of which can be read, there is an end.
 const MOST_PAGES: usize = 50;
 /// The most leases that one transaction reads at a time.
 fn page_leases() -> usize {

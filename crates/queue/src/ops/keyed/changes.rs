@@ -220,8 +220,8 @@ pub(crate) async fn first_parked(
     read_parked(keyed, tr, keyed.parked_range(cause, scope), n).await
 }
 
-/// In so many pages of parked keys there are some that can be read.
-const MOST_PAGES: usize = 8;
+/// After so many pages of parked keys none of which can be read, the others are left for another time.
+const MOST_IN_VAIN: usize = 8;
 
 /// The first `n` parked keys of a range; fewer if there are no more, or if very many rows before them cannot be read. Read without a conflict.
 async fn read_parked(
@@ -232,13 +232,14 @@ async fn read_parked(
 ) -> Result<Vec<Parked>, QueueError> {
     let decode = |row: &FdbKeyValue| Parked::decode(keyed, row.key()).map(|(_, parked)| parked);
     let mut pages = RangeRead::of(range).page_limit(n).pages(tr);
-    let mut parked = Vec::new();
-    for _ in 0..MOST_PAGES {
-        let Some(page) = pages.next_page().await? else { break };
-        parked.extend(page.iter().filter_map(decode).take(n - parked.len()));
-        if parked.len() == n {
-            break;
-        }
+    let (mut parked, mut in_vain) = (Vec::new(), 0);
+    while parked.len() < n
+        && in_vain < MOST_IN_VAIN
+        && let Some(page) = pages.next_page().await?
+    {
+        let before = parked.len();
+        parked.extend(page.iter().filter_map(decode).take(n - before));
+        in_vain += usize::from(parked.len() == before);
     }
     Ok(parked)
 }
