@@ -12,10 +12,8 @@ use crate::keys::{Space, after};
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
 use crate::ops::place;
+use crate::ops::push::ACCESSED_UNREADABLE;
 use crate::run::range_read::RangeRead;
-
-/// The database does not read a range in which the transaction has set a key that has its stamp only when it commits.
-const ACCESSED_UNREADABLE: i32 = 1036;
 
 /// Fewer values than this are read one by one.
 fn least() -> usize {

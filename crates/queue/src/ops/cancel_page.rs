@@ -30,7 +30,7 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(500).expect("500 is not 0");
 fn page_bytes() -> usize {
     bound("cancel-page-bytes", 1 << 20)
 }
-/// After so many pages of leases none of which can be read, there is an end.
+/// After so many pages of leases none of which can be read, the search ends.
 const MOST_PAGES: usize = 50;
 /// The most leases that one transaction reads at a time.
 fn page_leases() -> usize {

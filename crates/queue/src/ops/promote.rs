@@ -90,10 +90,11 @@ pub(crate) async fn page(
                 page.next = Some(key.clone());
                 break 'page;
             }
-            let item = item.as_ref().map_err(QueueError::clone);
-            match item.and_then(|item| {
-                Ok((item, values.next().expect("each item that can be read has its value")?))
-            }) {
+            let read = match item {
+                Ok(item) => values.next().expect("each item has its value").map(|value| (item, value)),
+                Err(error) => Err(error.clone()),
+            };
+            match read {
                 Ok((Scheduled { id, record }, value)) => {
                     bytes += cost::moving(space, id, value.len(), record);
                     let subject = Subject::new(id, &value, record);
@@ -125,7 +126,7 @@ fn scheduled(space: &Space, key: &[u8], record: &[u8]) -> (Vec<u8>, Result<Sched
 }
 
 /// The number of values to read next, after `read` values that cost `bytes` bytes: all that fit into the transaction if they are alike. So a page of small items
-/// takes two rounds of reads, and one of large items reads few in vain.
+/// is read in two rounds, and one of large items reads few in vain.
 fn together(read: usize, bytes: usize) -> usize {
     match bytes.checked_div(read) {
         None => first_together(),

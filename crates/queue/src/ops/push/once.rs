@@ -22,7 +22,7 @@ use crate::run::conflict;
 use mutant::mutant;
 
 /// The database's error for a key whose value depends on the stamp of the reading transaction itself.
-pub(super) const ACCESSED_UNREADABLE: i32 = 1036;
+pub(crate) const ACCESSED_UNREADABLE: i32 = 1036;
 
 /// The result of an operation, if it was done before. Conflicts with a transaction that does it.
 ///
