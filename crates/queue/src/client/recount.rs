@@ -8,6 +8,7 @@ use crate::client::queue::Queue;
 use crate::keys::agenda::Event;
 use crate::keys::keyed::KeyedSpace;
 use crate::keys::{counters, items, keyed, leases, partitions};
+use crate::model::codes::TOO_OLD;
 use crate::model::element::{split_bytes, split_text};
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
@@ -19,9 +20,6 @@ use crate::ops::index::lease_rows::LeaseRows;
 use crate::ops::index::rows::IndexRows;
 use crate::ops::{kinds, recount as ops};
 use crate::run::retry::{RetryPolicy, run};
-
-/// FoundationDB's `transaction_too_old`: five seconds are over.
-const TOO_OLD: i32 = 1007;
 
 impl Queue {
     /// Counts the queue's rows and compares them with its counters, and the places of keys with their items. Snapshot reads of one version, which conflict with nobody: a read for

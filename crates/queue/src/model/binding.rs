@@ -73,12 +73,13 @@ mod tests {
 
     use super::*;
     use crate::client::queue::Queue;
+    use crate::model::codes::NOT_COMMITTED;
     use crate::model::retry_error::Attempts;
     use crate::testing::on_database;
 
     /// A conflict, which the binding's loop retries.
     fn conflict() -> QueueError {
-        FdbError::from_code(1020).into()
+        FdbError::from_code(NOT_COMMITTED).into()
     }
 
     fn gave_up() -> RetryError {

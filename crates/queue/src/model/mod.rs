@@ -4,6 +4,7 @@ pub(crate) mod batch;
 pub(crate) mod binding;
 pub(crate) mod cancel;
 pub(crate) mod clocks;
+pub(crate) mod codes;
 pub(crate) mod counts;
 pub(crate) mod dead;
 pub(crate) mod element;

@@ -4,6 +4,7 @@ use std::fmt;
 
 use foundationdb::FdbError;
 
+use crate::model::codes::{OUT_OF_SPACE, TOO_LARGE};
 use crate::model::error::QueueError;
 
 /// The attempts of an operation.
@@ -62,9 +63,3 @@ impl fmt::Display for RetryError {
         Ok(())
     }
 }
-
-/// `commit_proxy_memory_limit_exceeded`: a cluster cannot take more data at the moment, or the disk of an embedded database is full.
-pub(crate) const OUT_OF_SPACE: i32 = 1042;
-
-/// The transaction, a key or a value is above its limit of size.
-const TOO_LARGE: std::ops::RangeInclusive<i32> = 2_101..=2_103;

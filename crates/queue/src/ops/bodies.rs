@@ -9,10 +9,10 @@ use futures::future::join_all;
 use mutant::{bound, mutant};
 
 use crate::keys::{Space, after};
+use crate::model::codes::ACCESSED_UNREADABLE;
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
 use crate::ops::place;
-use crate::ops::push::ACCESSED_UNREADABLE;
 use crate::run::range_read::RangeRead;
 
 /// Fewer values than this are read one by one.

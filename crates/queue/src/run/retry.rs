@@ -11,8 +11,9 @@ use foundationdb::options::TransactionOption;
 use foundationdb::{Database, FdbError, Transaction, TransactionCommitError, TransactionCommitted};
 use futures::future::{Either, select};
 
+use crate::model::codes::{NOT_COMMITTED, OUT_OF_SPACE};
 use crate::model::error::QueueError;
-use crate::model::retry_error::{Attempts, OUT_OF_SPACE, RetryError};
+use crate::model::retry_error::{Attempts, RetryError};
 
 /// When to give up. The default is never: an operation then ends in success or in an error that no retry helps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -278,9 +279,6 @@ const MAX_WAIT_MILLIS: i32 = 100;
 /// How often in a row the database may refuse an operation that only adds data: with FoundationDB's back-off that takes a second. A
 /// cluster has recovered by then; a full disk stays full until somebody does something. What frees space goes on trying.
 const MAX_REFUSALS: u32 = 8;
-
-/// The transaction lost against a concurrent one.
-pub(crate) const NOT_COMMITTED: i32 = 1020;
 
 /// Whether a transaction whose commit failed with this error may have committed.
 ///

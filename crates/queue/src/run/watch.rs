@@ -9,7 +9,7 @@ use foundationdb::{Database, FdbError, Transaction};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use crate::run::retry::NOT_COMMITTED;
+use crate::model::codes::NOT_COMMITTED;
 use mutant::mutant;
 
 /// Resolves when what it watches has changed: something became ready (`npush`) or was put aside for later (`nlater`), or

@@ -2,8 +2,8 @@
 
 use foundationdb::{FdbError, Transaction};
 
-use super::once::ACCESSED_UNREADABLE;
 use crate::keys::Space;
+use crate::model::codes::ACCESSED_UNREADABLE;
 use crate::model::error::QueueError;
 use crate::model::id_layout::suffix;
 use crate::model::stamp::Stamp;

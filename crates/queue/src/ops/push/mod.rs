@@ -43,7 +43,6 @@ use crate::ops::transition::Transitions;
 use contents::Digests;
 pub(crate) use entry::Entry;
 use fate::{Fate, Fates};
-pub(crate) use once::ACCESSED_UNREADABLE;
 use once::Holder;
 use open::Checked;
 pub(crate) use put::{StoredValue, stored_value};

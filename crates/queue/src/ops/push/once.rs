@@ -6,6 +6,7 @@ use futures::future::try_join;
 
 use crate::keys::operations::Operation;
 use crate::keys::{Space, meta, operations};
+use crate::model::codes::ACCESSED_UNREADABLE;
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
 use crate::model::id_layout::key_element;
@@ -20,9 +21,6 @@ use crate::ops::push::contents::Digests;
 use crate::ops::push::{Entry, answers, deal};
 use crate::run::conflict;
 use mutant::mutant;
-
-/// The database's error for a key whose value depends on the stamp of the reading transaction itself.
-pub(crate) const ACCESSED_UNREADABLE: i32 = 1036;
 
 /// The result of an operation, if it was done before. Conflicts with a transaction that does it.
 ///
