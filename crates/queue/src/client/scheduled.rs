@@ -16,7 +16,7 @@ use crate::model::session_id::SessionId;
 use crate::model::sizes::MAX_TAKE_BYTES;
 use crate::ops::aside::{delayed, read_records};
 use crate::ops::find::last_key;
-use crate::ops::promote::{self, ReadyPage};
+use crate::ops::promote::{self, Clears, ReadyPage};
 use crate::run::exactly_once::{Act, Body, Marked};
 use crate::run::retry::{RetryPolicy, run};
 
@@ -66,7 +66,9 @@ impl Queue {
         let mut marked = Marked::new(self.space(), SessionId::new());
         while let Some(from) = begin {
             let from = from.as_slice();
-            let page = marked.run(db, policy, PageOf { space, range: (from, &end) }).await?;
+            let page = marked
+                .run(db, policy, PageOf { space, range: (from, &end), clears: Clears::Together })
+                .await?;
             requeued.moved += page.moved;
             requeued.unreadable += page.unreadable;
             begin = page.next;
@@ -85,13 +87,16 @@ impl Queue {
 struct PageOf<'a> {
     space: &'a Space,
     range: (&'a [u8], &'a [u8]),
+    clears: Clears,
 }
 
 impl Body for PageOf<'_> {
     type Output = ReadyPage;
 
     async fn fill(&mut self, tr: &Transaction) -> Result<Act<ReadyPage>, QueueError> {
-        let page = promote::page(self.space, tr, self.range).await?;
+        let page = promote::page(self.space, tr, self.range, self.clears).await?;
+        // For the next attempt, if there is one.
+        self.clears = Clears::Apart;
         Ok(if page.moved == 0 { Act::Nothing(page) } else { Act::Write(page) })
     }
 }

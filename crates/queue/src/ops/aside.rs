@@ -64,7 +64,8 @@ async fn with_bodies(
 ) -> Result<Vec<Result<Row, QueueError>>, QueueError> {
     let (mut rows, mut bytes) = (Vec::new(), 0_u64);
     for group in records.chunks(together()) {
-        let values = bodies::read(space, tr, &group.iter().map(|(id, _)| id).collect::<Vec<_>>()).await?;
+        let values =
+            bodies::read(space, tr, &group.iter().map(|(id, _)| id).collect::<Vec<_>>()).await?.values;
         for ((id, meta), value) in group.iter().zip(values) {
             let row = place::check_kind(space, id).and(value).and_then(|value| {
                 let row = Row { id: id.clone(), value, meta: meta.clone() };

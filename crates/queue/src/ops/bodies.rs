@@ -20,22 +20,62 @@ fn least() -> usize {
     bound("bodies-of-a-range", 8)
 }
 
-/// The values of items, in the order of these; in the place of one that is not there, why. Read without a conflict: a value stays as it is as long as its
-/// item's record does.
+/// A value; or why there is none.
+type Value = Result<Bytes, QueueError>;
+
+/// The values of items, and how they lie.
+#[derive(Debug)]
+pub(crate) struct Bodies {
+    /// In the order in which the items were named.
+    pub(crate) values: Vec<Value>,
+    /// Places in `values`, in the order of ids.
+    order: Vec<usize>,
+    /// Of each element of `order`: whether its value follows the one before it, without another row between them.
+    follows: Vec<bool>,
+}
+
+impl Bodies {
+    /// Stretches of items for which `wanted` holds, and whose values follow each other without another row between them: the places in `values` of the first
+    /// and the last of each.
+    pub(crate) fn runs(&self, is_together: bool, wanted: impl Fn(usize) -> bool) -> Vec<(usize, usize)> {
+        let follows = self.follows.iter().map(|follows| *follows && is_together);
+        runs(self.order.iter().copied().zip(follows), wanted)
+    }
+}
+
+/// Stretches of rows that are wanted and follow each other: the first and the last of each. `rows`: of each row, in the order of keys, its name, and whether
+/// it follows the one before it without another between them.
+pub(crate) fn runs(
+    rows: impl Iterator<Item = (usize, bool)>,
+    wanted: impl Fn(usize) -> bool,
+) -> Vec<(usize, usize)> {
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    let mut goes_on = false;
+    for (row, follows) in rows {
+        let is_wanted = wanted(row);
+        match runs.last_mut().filter(|_| goes_on && follows) {
+            Some((_, last)) if is_wanted => *last = row,
+            _ if is_wanted => runs.push((row, row)),
+            _ => {}
+        }
+        goes_on = is_wanted;
+    }
+    runs
+}
+
+/// The values of items. Read without a conflict: a value stays as it is as long as its item's record does.
 ///
 /// # Errors
 /// If the database refuses.
-pub(crate) async fn read(
-    space: &Space,
-    tr: &Transaction,
-    ids: &[&ItemId],
-) -> Result<Vec<Result<Bytes, QueueError>>, QueueError> {
-    let mut found: Vec<Option<Result<Bytes, QueueError>>> = vec![None; ids.len()];
+pub(crate) async fn read(space: &Space, tr: &Transaction, ids: &[&ItemId]) -> Result<Bodies, QueueError> {
+    let mut found: Vec<Option<Value>> = vec![None; ids.len()];
     let mut order: Vec<usize> = (0..ids.len()).collect();
     order.sort_unstable_by_key(|at| ids[*at].as_bytes());
+    let mut follows = vec![false; ids.len()];
     let mut rest = order.as_slice();
     while rest.len() >= least() {
-        let part = match read_range(space, tr, ids, rest, &mut found).await {
+        let behind = &mut follows[ids.len() - rest.len()..];
+        let part = match read_range(space, tr, ids, rest, (&mut found, behind)).await {
             // The transaction has pushed to keys between these.
             Err(error) if error.database().is_some_and(|error| error.code() == ACCESSED_UNREADABLE) => break,
             part => part?,
@@ -50,7 +90,9 @@ pub(crate) async fn read(
         found[*at] = Some(QueueError::if_readable(value)?);
     }
     let missing = |at: usize| Err(QueueError::unreadable(&space.body_key(ids[at])));
-    Ok(found.into_iter().enumerate().map(|(at, value)| value.unwrap_or_else(|| missing(at))).collect())
+    let values =
+        found.into_iter().enumerate().map(|(at, value)| value.unwrap_or_else(|| missing(at))).collect();
+    Ok(Bodies { values, order, follows })
 }
 
 /// What one reply told.
@@ -61,28 +103,33 @@ struct Part {
     goes_on: bool,
 }
 
-/// Reads from the value of the first of these items to that of the last, as far as one reply goes. `rest`: places in `ids`, in the order of ids.
+/// Reads from the value of the first of these items to that of the last, as far as one reply goes. `rest`: places in `ids`, in the order of ids; `follows`:
+/// whether there is no other row between each of these and the one before it.
 async fn read_range(
     space: &Space,
     tr: &Transaction,
     ids: &[&ItemId],
     rest: &[usize],
-    found: &mut [Option<Result<Bytes, QueueError>>],
+    (found, follows): (&mut [Option<Value>], &mut [bool]),
 ) -> Result<Part, QueueError> {
     let key = |at: usize| space.body_key(ids[rest[at]]);
     let (first, end) = (key(0), after(&key(rest.len() - 1)));
     let page = RangeRead::of((first.as_slice(), end.as_slice())).limit(rest.len()).page(tr).await?;
     let (mut passed, mut wanted) = (0, 0);
+    let mut follows_wanted = false;
     for row in page.iter() {
         let id = &row.key()[space.bodies.len()..];
+        let wanted_before = wanted;
         while passed < rest.len() && ids[rest[passed]].as_bytes() < id {
             passed += 1;
         }
         // An item may be asked for more than once.
         while passed < rest.len() && ids[rest[passed]].as_bytes() == id {
             found[rest[passed]] = Some(Ok(Bytes::copy_from_slice(row.value())));
+            follows[passed] = follows_wanted;
             (passed, wanted) = (passed + 1, wanted + 1);
         }
+        follows_wanted = wanted > wanted_before;
     }
     let goes_on = 2 * wanted >= page.len();
     if !page.has_more() || mutant("bodies-beyond-a-reply-are-missing") {
@@ -125,7 +172,7 @@ mod tests {
                 let ids: Vec<_> = asked.iter().map(|n| id(*n)).collect();
                 let tr = db.create_trx().unwrap();
                 let values = read(&space, &tr, &ids.iter().collect::<Vec<_>>()).await.unwrap();
-                let lengths: Vec<_> = values.into_iter().map(|value| value.ok().map(|value| value.len())).collect();
+                let lengths: Vec<_> = values.values.into_iter().map(|value| value.ok().map(|value| value.len())).collect();
                 let expected: Vec<_> = asked.iter().map(|n| there.get(n).copied()).collect();
                 assert_eq!(lengths, expected);
             });
@@ -152,7 +199,7 @@ mod tests {
             let pushed = pending_record(&[&space.bodies[..], &key(10)].concat(), 0, &[]);
             tr.atomic_op(&pushed, b"v", MutationType::SetVersionstampedKey);
             let values = read(&space, &tr, &ids.iter().collect::<Vec<_>>()).await.unwrap();
-            assert!(values.iter().all(Result::is_ok), "{values:?}");
+            assert!(values.values.iter().all(Result::is_ok), "{values:?}");
         });
     }
 }

@@ -151,8 +151,10 @@ async fn retry(
             };
             Ok::<_, QueueError>((meta, holder))
         }));
-        let (values, holders) = try_join(bodies::read(space, tr, &ids), holders).await?;
-        for ((id, record), (value, (meta, holder))) in group.iter().zip(values.into_iter().zip(holders)) {
+        let (bodies, holders) = try_join(bodies::read(space, tr, &ids), holders).await?;
+        for ((id, record), (value, (meta, holder))) in
+            group.iter().zip(bodies.values.into_iter().zip(holders))
+        {
             if bytes >= page_bytes() {
                 break;
             }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use foundationdb::Transaction;
 
-use crate::keys::{Space, later, meta};
+use crate::keys::{Space, after, later, meta};
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
 use crate::model::meta::{Meta, Millis};
@@ -43,6 +43,12 @@ pub(crate) fn later(space: &Space, tr: &Transaction, id: &ItemId, due: Millis, v
 pub(crate) fn clear_aside(space: &Space, tr: &Transaction, id: &ItemId) {
     tr.clear(&space.body_key(id));
     tr.clear(&space.due_key(id));
+}
+
+/// The same for all items from `first` to `last`, in the order of their ids.
+pub(crate) fn clear_all_aside(space: &Space, tr: &Transaction, first: &ItemId, last: &ItemId) {
+    tr.clear_range(&space.body_key(first), &after(&space.body_key(last)));
+    tr.clear_range(&space.due_key(first), &after(&space.due_key(last)));
 }
 
 /// Puts an item among the dead letters; others of its unique key may then come.

@@ -3,12 +3,14 @@
 use bytes::Bytes;
 use foundationdb::Transaction;
 
-use crate::keys::Space;
+use crate::keys::{Space, after};
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
 use crate::model::meta::Millis;
+use crate::ops::bodies::{self, Bodies};
 use crate::ops::transition::{After, Before, Subject, Transitions};
-use crate::ops::{bodies, cost, place};
+use crate::ops::{cost, place};
+use crate::run::conflict;
 use crate::run::range_read::RangeRead;
 use mutant::{bound, mutant};
 
@@ -25,8 +27,20 @@ fn first_together() -> usize {
     bound("promote-together", 32)
 }
 
+/// Whether rows that lie together are cleared together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Clears {
+    /// A few ranges cost the database much less than several rows of each item. The transaction conflicts with everything that is written between them.
+    Together,
+    /// Each row for itself, after a conflict.
+    Apart,
+}
+
 /// A scheduled item.
 struct Scheduled {
+    key: Vec<u8>,
+    /// Whether its record follows the one before it, without another row between them.
+    follows: bool,
     id: ItemId,
     record: Bytes,
 }
@@ -54,75 +68,111 @@ impl ReadyPage {
 /// Makes the first items ready that are due at `now`; returns how many. There may be more.
 ///
 /// # Errors
-/// The error of the first unreadable item, if there is nothing else to do.
-pub(crate) async fn promote(space: &Space, tr: &Transaction, now: Millis) -> Result<usize, QueueError> {
+/// The error of an unreadable item, if there is nothing else to do.
+pub(crate) async fn promote(
+    space: &Space,
+    tr: &Transaction,
+    now: Millis,
+    clears: Clears,
+) -> Result<usize, QueueError> {
     let (begin, end) = space.later.by(now);
-    match page(space, tr, (&begin, &end)).await? {
+    match page(space, tr, (&begin, &end), clears).await? {
         ReadyPage { moved: 0, trouble: Some(error), .. } => Err(error),
         page => Ok(page.moved),
     }
 }
 
 /// Makes the first items of a range of records ready, at their own places. Fails at commit if another has moved one.
-///
-/// The records are read without a conflict: an item that is scheduled meanwhile is none of these. Each is cleared for itself,
-/// since producers schedule items between them all the time.
 pub(crate) async fn page(
     space: &Space,
     tr: &Transaction,
     range: (&[u8], &[u8]),
+    clears: Clears,
 ) -> Result<ReadyPage, QueueError> {
     let rows = RangeRead::of(range).limit(page_rows()).page(tr).await?;
     let mut page = ReadyPage { next: rows.next(), ..ReadyPage::default() };
-    let scheduled: Vec<_> = rows.iter().map(|row| scheduled(space, row.key(), row.value())).collect();
+    let (mut scheduled, mut unreadable) = (Vec::with_capacity(rows.len()), Vec::new());
+    let mut follows = false;
+    for row in rows.iter() {
+        let key = row.key().to_vec();
+        let item = read(space, &key, row.value());
+        let is_readable = item.is_ok();
+        match item {
+            Ok((id, record)) => scheduled.push(Scheduled { key, follows, id, record }),
+            Err(error) => unreadable.push((key, error)),
+        }
+        follows = is_readable;
+    }
     drop(rows);
-    let (mut bytes, mut moved, mut transitions) = (0, Vec::new(), Transitions::without_ends(space));
+    let (mut bytes, mut transitions) = (0, Transitions::without_ends(space));
     let mut rest = scheduled.as_slice();
-    'page: while !rest.is_empty() {
+    while !rest.is_empty() {
         let (group, behind) = rest.split_at(together(scheduled.len() - rest.len(), bytes).min(rest.len()));
         rest = behind;
-        let ids: Vec<_> =
-            group.iter().filter_map(|(_, item)| item.as_ref().ok()).map(|item| &item.id).collect();
-        let mut values = bodies::read(space, tr, &ids).await?.into_iter();
-        for (key, item) in group {
+        let bodies = bodies::read(space, tr, &group.iter().map(|item| &item.id).collect::<Vec<_>>()).await?;
+        let mut moves = vec![false; group.len()];
+        for (at, (item, value)) in group.iter().zip(&bodies.values).enumerate() {
             // Neither this one nor those behind it are of this page.
             if bytes >= page_bytes() {
-                page.next = Some(key.clone());
-                break 'page;
+                page.next = Some(item.key.clone());
+                rest = &[];
+                break;
             }
-            let read = match item {
-                Ok(item) => values.next().expect("each item has its value").map(|value| (item, value)),
-                Err(error) => Err(error.clone()),
-            };
-            match read {
-                Ok((Scheduled { id, record }, value)) => {
-                    bytes += cost::moving(space, id, value.len(), record);
-                    let subject = Subject::new(id, &value, record);
-                    transitions.add(tr, Before::Scheduled(key), After::Ready, subject)?;
-                    moved.push(key.as_slice());
+            match value {
+                Ok(value) => {
+                    bytes += cost::moving(space, &item.id, value.len(), &item.record);
+                    moves[at] = true;
                 }
-                Err(error) => page.stays(error),
+                Err(error) => page.stays(error.clone()),
             }
         }
+        clear(space, tr, (group, &bodies), (clears, &moves))?;
+        for (at, item) in group.iter().enumerate().filter(|(at, _)| moves[*at]) {
+            let value = bodies.values[at].as_ref().expect("an item without a value does not move");
+            let subject = Subject::new(&item.id, value, &item.record);
+            transitions.add(tr, Before::Cleared, After::Ready, subject)?;
+            page.moved += 1;
+        }
     }
-    if mutant("promote-clears-a-range")
-        && let Some((first, last)) = moved.first().zip(moved.last())
-    {
-        tr.clear_range(first, last);
-    }
-    page.moved = moved.len();
+    let end = page.next.clone();
+    let is_of_page = |key: &Vec<u8>| end.as_ref().is_none_or(|end| key < end);
+    unreadable.into_iter().filter(|(key, _)| is_of_page(key)).for_each(|(_, error)| page.stays(error));
     transitions.write(tr, None).await?;
     Ok(page)
 }
 
-/// The key of a row, and its item; or why there is none that can be moved.
-fn scheduled(space: &Space, key: &[u8], record: &[u8]) -> (Vec<u8>, Result<Scheduled, QueueError>) {
-    let found = space.later.decode_item(key).ok_or_else(|| QueueError::unreadable(key));
-    let item = found.and_then(|(_, id)| {
-        place::check_kind(space, &id)?;
-        Ok(Scheduled { id, record: Bytes::copy_from_slice(record) })
-    });
-    (key.to_vec(), item)
+/// Clears the rows of those items of a group that move. The transaction fails at commit if another has moved one, or has written a row between two that
+/// are cleared together: producers schedule items between them all the time.
+fn clear(
+    space: &Space,
+    tr: &Transaction,
+    (group, bodies): (&[Scheduled], &Bodies),
+    (clears, moves): (Clears, &[bool]),
+) -> Result<(), QueueError> {
+    let is_together = clears == Clears::Together;
+    let records = group.iter().map(|item| item.follows && is_together).enumerate();
+    for (first, last) in bodies::runs(records, |at| moves[at]) {
+        let (first, last) = (&group[first].key, &group[last].key);
+        if !mutant("promote-clears-a-range") {
+            conflict::as_reader_of_all(tr, first, last)?;
+        }
+        tr.clear_range(first, &after(last));
+    }
+    for (first, last) in bodies.runs(is_together, |at| moves[at]) {
+        let (first, last) = (&group[first].id, &group[last].id);
+        if first != last && !mutant("promote-clears-values-between") {
+            conflict::as_reader_of_all(tr, &space.body_key(first), &space.body_key(last))?;
+        }
+        place::clear_all_aside(space, tr, first, last);
+    }
+    Ok(())
+}
+
+/// The id and the record of a scheduled item; or why it cannot be moved.
+fn read(space: &Space, key: &[u8], record: &[u8]) -> Result<(ItemId, Bytes), QueueError> {
+    let (_, id) = space.later.decode_item(key).ok_or_else(|| QueueError::unreadable(key))?;
+    place::check_kind(space, &id)?;
+    Ok((id, Bytes::copy_from_slice(record)))
 }
 
 /// The number of values to read next, after `read` values that cost `bytes` bytes: all that fit into the transaction if they are alike. So a page of small items
@@ -138,7 +188,14 @@ fn together(read: usize, bytes: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use foundationdb::Database;
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::keys::later::encode_due;
+    use crate::model::kind::Kind;
+    use crate::testing::on_database;
+    use mutant::Bounds;
 
     /// The rounds of reads of a page whose items cost `each` bytes, and the number of values.
     fn rounds(each: usize) -> (usize, usize) {
@@ -156,5 +213,100 @@ mod tests {
         let (round, read) = rounds(10_000);
         assert!(round <= 3 && (read - first_together()) * 10_000 <= page_bytes(), "{round} {read}");
         assert_eq!(rounds(100_000), (1, first_together()));
+    }
+
+    fn id(n: u8) -> ItemId {
+        ItemId::new([&b"\x33"[..], &[0; 9], &[n], &[0, 0]].concat().into())
+    }
+
+    /// What there is at an id.
+    #[derive(Debug, Clone, Copy)]
+    enum There {
+        Nothing,
+        Scheduled(Millis),
+        /// Scheduled, but its value has gone.
+        WithoutValue(Millis),
+        /// Scheduled, and then a row that cannot be read.
+        BesideUnreadable(Millis),
+        /// A value that is not one of a scheduled item.
+        Value,
+    }
+
+    fn there() -> impl Strategy<Value = There> {
+        let due = 0..6_u64;
+        prop_oneof![
+            3 => Just(There::Nothing),
+            8 => due.clone().prop_map(There::Scheduled),
+            1 => due.clone().prop_map(There::WithoutValue),
+            1 => due.prop_map(There::BesideUnreadable),
+            1 => Just(There::Value),
+        ]
+    }
+
+    async fn write(db: &Database, space: &Space, rows: &[There]) {
+        let tr = db.create_trx().unwrap();
+        for (n, there) in (0_u8..).zip(rows) {
+            let id = id(n);
+            if let There::Scheduled(due) | There::WithoutValue(due) | There::BesideUnreadable(due) = there {
+                tr.set(&space.later.key(*due, id.as_bytes()), b"");
+                tr.set(&space.due_key(&id), &encode_due(*due));
+            }
+            if let There::BesideUnreadable(due) = there {
+                tr.set(&[&space.later.key(*due, id.as_bytes())[..], b"?"].concat(), b"");
+            }
+            if !matches!(there, There::Nothing | There::WithoutValue(_)) {
+                tr.set(&space.body_key(&id), &[n]);
+            }
+        }
+        tr.commit().await.unwrap();
+    }
+
+    /// All rows, after pages of promotions at time 3 until nothing moves; but for the time of an item that has lost its value, since the same range may
+    /// clear it.
+    async fn promoted(
+        db: &Database,
+        prefix: &[u8],
+        rows: &[There],
+        clears: Clears,
+    ) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let space = Space::new(prefix, b"q", Kind::Fifo).unwrap();
+        write(db, &space, rows).await;
+        let (mut begin, end) = space.later.by(3);
+        loop {
+            let tr = db.create_trx().unwrap();
+            let page = page(&space, &tr, (&begin, &end), clears).await.unwrap();
+            tr.commit().await.unwrap();
+            let Some(next) = page.next else { break };
+            begin = next;
+        }
+        let tr = db.create_trx().unwrap();
+        let end = [prefix, b"\xff"].concat();
+        let read = RangeRead::of((prefix, &end[..]));
+        let all = read.collect(&tr, |row| (row.key().to_vec(), row.value().to_vec())).await.unwrap();
+        let lost = |key: &Vec<u8>| {
+            let times = (0_u8..).zip(rows).filter(|(_, there)| matches!(there, There::WithoutValue(_)));
+            times.map(|(n, _)| space.due_key(&id(n))).any(|time| time == *key)
+        };
+        let kept = all.into_iter().filter(|(key, _)| !lost(key));
+        kept.map(|(key, value)| (key[prefix.len()..].to_vec(), value)).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn rows_that_are_cleared_together_are_those_that_are_cleared_one_by_one(
+            rows in prop::collection::vec(there(), 0..60),
+            rows_of_a_page in 1..70_usize,
+            bytes_of_a_page in prop_oneof![Just(1 << 20), 1..4_000_usize],
+        ) {
+            let bounds = Bounds::default()
+                .with("promote-page", rows_of_a_page)
+                .with("promote-page-bytes", bytes_of_a_page);
+            on_database(async |db| {
+                let _bounds = bounds.enter();
+                let together = promoted(db, b"together", &rows, Clears::Together).await;
+                assert_eq!(together, promoted(db, b"apart", &rows, Clears::Apart).await);
+            });
+        }
     }
 }

@@ -34,6 +34,8 @@ pub(crate) enum Before<'a> {
     Ready,
     /// Scheduled or retrying, by this key of its record.
     Scheduled(&'a [u8]),
+    /// Was scheduled or retrying. The caller has cleared its rows, with a conflict.
+    Cleared,
     /// On a lease of this session. The caller changes the header of the lease, which it has read with a conflict.
     Leased(SessionId),
     /// A dead letter.
@@ -194,7 +196,7 @@ impl<'a> Transitions<'a> {
                     place::clear_aside(space, tr, id);
                 }
             }
-            Before::Leased(_) => {}
+            Before::Cleared | Before::Leased(_) => {}
             // The rest is cleared by what becomes of it.
             Before::Dead => conflict::as_reader(tr, &space.dead_key(id))?,
         }
@@ -264,7 +266,7 @@ impl<'a> Transitions<'a> {
         match (before, after) {
             // A hold for it stays.
             (Before::Scheduled(_), After::Scheduled(_)) => {}
-            (Before::Scheduled(_) | Before::Dead, _) => changes.came_back(space, id),
+            (Before::Scheduled(_) | Before::Cleared | Before::Dead, _) => changes.came_back(space, id),
             (Before::Ready, _) => changes.removed_ready(space, id),
             (Before::Leased(session), _) => changes.left_lease(space, id, session),
         }
@@ -312,7 +314,7 @@ impl Before<'_> {
     fn counted(self) -> Was {
         match self {
             Before::Ready => Was::Ready,
-            Before::Scheduled(_) => Was::Scheduled,
+            Before::Scheduled(_) | Before::Cleared => Was::Scheduled,
             Before::Leased(_) => Was::Leased,
             Before::Dead => Was::Dead,
         }

@@ -1,4 +1,4 @@
-//! Conflicts on one key, without reading or writing it.
+//! Conflicts on keys, without reading or writing them.
 
 use foundationdb::Transaction;
 use foundationdb::options::ConflictRangeType;
@@ -11,6 +11,11 @@ use crate::model::error::QueueError;
 /// Call it before the transaction clears or sets the key: it does not conflict on what it has itself overwritten.
 pub(crate) fn as_reader(tr: &Transaction, key: &[u8]) -> Result<(), QueueError> {
     Ok(tr.add_conflict_range(key, &after(key), ConflictRangeType::Read)?)
+}
+
+/// The same for all keys from `first` to `last`.
+pub(crate) fn as_reader_of_all(tr: &Transaction, first: &[u8], last: &[u8]) -> Result<(), QueueError> {
+    Ok(tr.add_conflict_range(first, &after(last), ConflictRangeType::Read)?)
 }
 
 /// Makes those fail that read the key, or pretend to, and commit after this transaction.

@@ -11,8 +11,8 @@ use kvqueue_queue::{
 };
 use mutant::Bounds;
 
-use crate::common::gate::{to_the_end, until_sent};
-use crate::common::{TestDb, fetch_options, k, on_database, payloads, rules, sweeper};
+use crate::common::gate::{overlaps, to_the_end, until_sent};
+use crate::common::{TestDb, fetch_options, k, later, on_database, payloads, rules, sweeper};
 
 /// The length of leases in versions: less than a transaction may last, so that one from before a lease's end can still commit after it.
 const LENGTH: u64 = 1_000_000;
@@ -257,16 +257,37 @@ fn items_scheduled_during_a_promotion_are_not_lost() {
         t.put_aside(&q, &[("a", 1_000), ("c", 3_000)]).await;
         let Some(gate) = t.close_gate() else { return };
         let (mut sweeper, rules) = (sweeper(&q), rules());
-        let held = {
-            let mut sweeping = pin!(t.sweep(&mut sweeper, 5_000, &rules));
-            until_sent(&gate, sweeping.as_mut()).await
-        };
         let between = NewItem::new("b").with_due(from_millis(2_000));
-        to_the_end(&gate, pin!(t.push_items(&q, &[between]))).await;
-        let _told = held.pass(Fault::None);
-        // What was due became ready, and what came in between still waits.
-        let state = async || (t.records(&q, "later").await.len(), t.list(&q).await);
-        let (later, ready) = to_the_end(&gate, pin!(state())).await;
-        assert_eq!((later, ready), (1, vec!["a".to_owned(), "c".to_owned()]));
+        let sweeping = t.sweep(&mut sweeper, 5_000, &rules);
+        let (conflicted, swept, _) = overlaps(gate, sweeping, t.push_items(&q, &[between])).await;
+        // The records around it are cleared in one range.
+        assert_eq!((conflicted, swept.moved.promoted), (true, 3));
+        assert_eq!((t.records(&q, "later").await.len(), t.list(&q).await.len()), (0, 3));
+    });
+}
+
+#[test]
+fn an_item_that_is_put_aside_during_a_promotion_of_those_around_it_keeps_its_value() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let names: Vec<_> = (0..20).map(|n| format!("item {n:02}")).collect();
+        for name in &names[..10] {
+            t.put_aside(&q, &[(name, 1_000)]).await;
+        }
+        t.push(&q, &["between"]).await;
+        let mut between = t.lease(&q, 1).await.unwrap();
+        for name in &names[10..] {
+            t.put_aside(&q, &[(name, 1_000)]).await;
+        }
+        let Some(gate) = t.close_gate() else { return };
+        let (mut sweeper, rules) = (sweeper(&q), rules());
+        let sweeping = t.sweep(&mut sweeper, 5_000, &rules);
+        let (conflicted, swept, ()) =
+            overlaps(gate, sweeping, t.acknowledge(&mut between, &later(9_000))).await;
+        // The values around it are cleared in one range.
+        assert_eq!((conflicted, swept.moved.promoted), (true, names.len()));
+        assert_eq!(t.list(&q).await, names);
+        assert_eq!(t.sweep(&mut sweeper, 9_000, &rules).await.moved.promoted, 1);
+        assert!(t.list(&q).await.contains(&"between".to_owned()));
     });
 }

@@ -20,6 +20,7 @@ use crate::ops::expiry::expire_due;
 use crate::ops::keyed::pace;
 use crate::ops::orphans::{Part, clear_orphans};
 use crate::ops::place::check_kind;
+use crate::ops::promote::Clears;
 use crate::ops::retention::{RetentionPage, remove_old};
 use crate::ops::schedule::due::{FiredPage, fire_due};
 use crate::ops::sweep_right::{CLAIM, held_by_another};
@@ -199,7 +200,7 @@ impl Sweeper {
         let now = if event.is_removal() { sweep.removal_time() } else { sweep.now() };
         let applied = match event {
             Event::Ready => {
-                let promoted = promote::promote(space, tr, now).await?;
+                let promoted = promote::promote(space, tr, now, self.clears).await?;
                 Applied { moved: SweepCounts { promoted, ..SweepCounts::default() }, ..Applied::default() }
             }
             Event::Schedule => {
@@ -264,6 +265,7 @@ impl Operation for Running<'_> {
     fn failed(&mut self, error: FdbError) {
         if !maybe_committed(error) {
             self.unsure.pop();
+            self.sweeper.clears = Clears::Apart;
         }
     }
 }

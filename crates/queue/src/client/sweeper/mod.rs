@@ -33,6 +33,7 @@ use crate::ops;
 use crate::ops::clocks::{ClockCheck, Judgement, OwnClock};
 use crate::ops::duty::{IDLE, Lookout, SPREAD, Scope};
 use crate::ops::look::{Leases, Seen};
+use crate::ops::promote::Clears;
 use crate::run::retry::{RetryPolicy, run, run_adding};
 use crate::run::version_history::VersionHistory;
 use crate::run::watch::Watch;
@@ -183,6 +184,8 @@ pub struct Sweeper {
     marks_from: u64,
     /// What it knows of its clock.
     clock: ClockCheck,
+    /// How the rows of items that become ready are cleared: apart from the first conflict of a sweep on.
+    clears: Clears,
 }
 
 impl Sweeper {
@@ -212,6 +215,7 @@ impl Sweeper {
             share: rng.next() % SPREAD,
             marks_from: 0,
             clock: ClockCheck::default(),
+            clears: Clears::Together,
             rng,
         }
     }
@@ -248,6 +252,7 @@ impl Sweeper {
         rules: &SweepRules,
     ) -> Result<Swept, RetryError> {
         let mut sweep = self.begin(clock, rules);
+        self.clears = Clears::Together;
         if rules.lease.is_zero() {
             // This sweep goes through all leases.
             self.leases = None;
