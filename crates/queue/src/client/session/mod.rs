@@ -21,6 +21,7 @@ mod lanes;
 mod lease;
 mod options;
 mod partitions;
+mod plan;
 mod push;
 mod request;
 mod suspects;
@@ -28,7 +29,7 @@ mod take;
 mod unresolved;
 pub(crate) use std::collections::VecDeque;
 
-pub use crate::client::session::fetched::{Fetched, FetchedFor, Share, Taken};
+pub use crate::client::session::fetched::{Fetched, Share};
 pub use crate::client::session::options::FetchOptions;
 pub use push::Pushed;
 

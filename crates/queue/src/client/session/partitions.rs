@@ -14,7 +14,7 @@ use std::sync::Arc;
 use foundationdb::Transaction;
 
 use super::Session;
-use super::choose::Chosen;
+use super::plan::Chosen;
 use super::suspects::PAGE;
 use crate::client::session::lanes::{HEADS_KNOWN, Heads, Lane};
 use crate::client::session::options::{FetchOptions, Goal};
