@@ -165,7 +165,7 @@ impl Operation for Fetch<'_, '_, '_> {
         };
         session.asked.clear();
         session.avoidance.committed();
-        session.lanes.committed(|| committed_at(committed));
+        session.partitions.committed(|| committed_at(committed));
         options.won(got.last(), source);
         Some(Fetched { got, version: committed_at(committed), ..Fetched::default() })
     }
@@ -189,7 +189,7 @@ impl Operation for Fetch<'_, '_, '_> {
         };
         let lost = error.code() == NOT_COMMITTED;
         let session = &mut *self.session;
-        session.lanes.failed(lost && source != Source::Others, &mut session.rng);
+        session.partitions.failed(lost && source != Source::Others, &mut session.rng);
         if lost {
             session.avoidance.conflicted(&mut session.rng);
             self.options.lost(source);
