@@ -26,7 +26,7 @@ use crate::{
     consumer::{
         claimed::{Claimed, NotBegun},
         dispatch::Dispatcher,
-        fetch::{Ask, FetchRequest, Reply},
+        fetch::{Ask, FetchRequest, state::NoItems},
         lease::Slice,
         state::{Effect, Event, Found, State},
         status::{ConsumerState, ConsumerStatus},
@@ -160,18 +160,18 @@ impl Consumer {
         .into_actor(self)
         .map(|reply, actor, context| {
             // A fetcher that panicked is replaced, and so are its consumers.
-            let event = actor.on_reply(reply.unwrap_or(Reply::Withdrawn));
+            let event = actor.on_reply(reply.unwrap_or(Err(NoItems::Withdrawn)));
             actor.on(event, context);
         })
         .spawn(context);
     }
 
-    fn on_reply(&mut self, reply: Reply) -> Event {
+    fn on_reply(&mut self, reply: Result<NotBegun, NoItems>) -> Event {
         match reply {
-            Reply::Withdrawn => Event::Withdrawn,
-            Reply::Nothing => Event::Fetched(Found::Nothing),
-            Reply::Exhausted => Event::Fetched(Found::Exhausted),
-            Reply::Batches(batches) => {
+            Err(NoItems::Withdrawn) => Event::Withdrawn,
+            Err(NoItems::Nothing) => Event::Fetched(Found::Nothing),
+            Err(NoItems::Exhausted) => Event::Fetched(Found::Exhausted),
+            Ok(batches) => {
                 let (queue, items) = (&self.spec.runtime.name, batches.items());
                 tracing::debug!(
                     event = "items_fetched",

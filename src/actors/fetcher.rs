@@ -12,7 +12,7 @@ use actix::{
     Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, SpawnHandle, WrapFuture,
     dev::ContextFutureSpawner,
 };
-use kvqueue_queue::Watch;
+use kvqueue_queue::{FetchError, Fetched, Watch};
 use tokio::{
     sync::oneshot,
     task::yield_now,
@@ -28,10 +28,10 @@ use crate::{
     },
     consumer::{
         self,
-        claimed::Claimed,
+        claimed::{Claimed, NotBegun},
         fetch::{
-            Ask, FetchRequest, Fetched, Fetching, Idle, Reply, most_together,
-            state::{Answer, Effect, Event, Phase, Request, State},
+            Ask, FetchRequest, Fetching, most_together,
+            state::{Effect, Event, NoItems, Phase, Request, State},
         },
         runtime::QueueRuntime,
         status::ConsumerState,
@@ -127,24 +127,17 @@ impl Fetcher {
             Effect::Backoff { failures } => {
                 after(sleep(backoff::pause(failures)), Event::BackoffOver, context);
             }
-            Effect::Reply(consumer, answer) => {
+            Effect::Reply(consumer, reason) => {
                 if let Some(ask) = self.asks.get(&consumer) {
                     self.runtime.breaker.leave(ask.status.id);
                 }
-                self.reply(
-                    consumer,
-                    match answer {
-                        Answer::Nothing => Reply::Nothing,
-                        Answer::Exhausted => Reply::Exhausted,
-                        Answer::Withdrawn => Reply::Withdrawn,
-                    },
-                );
+                self.reply(consumer, Err(reason));
             }
         }
     }
 
     /// Releases the batches of a consumer that has ended.
-    fn reply(&mut self, consumer: u64, reply: Reply) {
+    fn reply(&mut self, consumer: u64, reply: Result<NotBegun, NoItems>) {
         let Some(ask) = self.asks.remove(&consumer) else { return };
         // The items of a reply that nobody receives are released.
         let _ = ask.reply.send(reply);
@@ -260,27 +253,24 @@ impl Fetcher {
         .spawn(context);
     }
 
-    fn fetched(&mut self, fetched: Fetched) -> Event {
-        let is_full = matches!(fetched, Fetched::Empty(Idle { is_full: true, .. }));
+    fn fetched(&mut self, fetched: Result<Option<Fetched<Vec<NotBegun>>>, FetchError>) -> Event {
+        let is_full = matches!(&fetched, Ok(Some(Fetched { is_full: true, .. })));
         self.runtime.wants_slots.store(is_full, Ordering::Relaxed);
         match fetched {
-            Fetched::Batches { batches, conflicts } => {
-                let served = batches.len();
-                let consumers: Vec<_> = self.state.fetching().iter().map(|it| it.asker).collect();
-                for (consumer, batches) in consumers.into_iter().zip(batches) {
-                    self.reply(consumer, Reply::Batches(batches));
-                }
-                Event::Fetched { served, conflicts }
-            }
-            Fetched::Empty(Idle { watch, is_full, look_again_in }) => {
+            Ok(Some(fetched)) => {
+                let event = Event::of(&fetched);
+                let Fetched { got, watch, look_again_in, .. } = fetched;
                 let poll = self.runtime.poll_interval;
                 let wait = look_again_in.map_or(poll, |wait| wait.min(poll));
                 self.watch = watch.map(|watch| (watch, wait));
-                let watched = self.watch.is_some();
-                if is_full { Event::Full { watched } } else { Event::Empty { watched } }
+                let consumers: Vec<_> = self.state.fetching().iter().map(|it| it.asker).collect();
+                for (consumer, batches) in consumers.into_iter().zip(got) {
+                    self.reply(consumer, Ok(batches));
+                }
+                event
             }
-            Fetched::Exhausted => Event::Exhausted,
-            Fetched::Failed(error) => {
+            Ok(None) => Event::Exhausted,
+            Err(error) => {
                 if error.code() == Some(STORAGE_FAILED) {
                     self.runtime.shutdown.storage_failed();
                 }
@@ -369,7 +359,7 @@ impl Fetcher {
                     && let Some(batch) = actor.runtime.sharing.lend()
                 {
                     actor.on(Event::Lent(consumer), context);
-                    actor.reply(consumer, Reply::Batches([batch].into_iter().collect()));
+                    actor.reply(consumer, Ok([batch].into_iter().collect()));
                 }
                 actor.is_sharing = false;
                 actor.share(context);

@@ -55,11 +55,11 @@ impl Args {
         let mut wanted = self.k.get();
         while let Some(k) = NonZeroUsize::new(wanted.min(MAX_READ)) {
             let taken = client.ask(session.take(client.db(), k))?;
-            if taken.items.is_empty() {
+            if taken.got.is_empty() {
                 break;
             }
-            print(json, &taken.items)?;
-            wanted -= taken.items.len();
+            print(json, &taken.got)?;
+            wanted -= taken.got.len();
         }
         Ok(self.k.get() - wanted)
     }

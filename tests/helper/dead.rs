@@ -27,7 +27,7 @@ async fn bury(db: &foundationdb::Database, session: &mut Session) {
         let k = std::num::NonZeroUsize::MIN;
         let mut approach = Approach::Front;
         let mut take = FetchOptions::new(k, Duration::from_secs(30), &mut approach);
-        let mut lease = session.fetch(db, &mut take).await.unwrap().lease.unwrap();
+        let mut lease = session.fetch(db, &mut take).await.unwrap().got.unwrap();
         let dead = ItemOutcome::Dead(Failure::new(1_800_000_000_010, 1, reason));
         lease.acknowledge(db, &RetryPolicy::default(), &[(0, dead)]).await.unwrap();
     }

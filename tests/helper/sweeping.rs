@@ -19,7 +19,7 @@ pub(crate) fn die_with_items() {
     let mut approach = Approach::Front;
     let mut take = FetchOptions::new(k, Duration::from_micros(1), &mut approach);
     let leased = runtime.block_on(session.fetch(&store.db, &mut take)).unwrap();
-    assert!(leased.lease.is_some());
+    assert!(leased.got.is_some());
     std::process::abort();
 }
 

@@ -37,7 +37,7 @@
 //! let mut session = Session::new(queue);
 //! loop {
 //!     let taken = session.take(&db, NonZeroUsize::MIN).await?;
-//!     for item in taken.items {
+//!     for item in taken.got {
 //!         println!("{}: {:?}", item.id, item.payload);
 //!     }
 //!     if let Some(watch) = taken.watch {
@@ -97,7 +97,7 @@ pub use client::mover::{MoveCounts, Mover};
 pub use client::producer::{Driver, ProduceError, Producer};
 pub use client::queue::{Queue, all_queues};
 pub use client::recount::{RowCounter, text_queues};
-pub use client::session::{FetchOptions, Fetched, FetchedFor, Pushed, Session, Share, Taken};
+pub use client::session::{FetchOptions, Fetched, Pushed, Session, Share};
 pub use client::suspects::Quarantine;
 pub use client::sweep_tokens::{SweptTokens, TokenPlace, sweep_tokens};
 pub use client::sweeper::{Clock, SweepCounts, SweepRules, Sweeper, Swept};

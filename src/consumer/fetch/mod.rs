@@ -4,6 +4,15 @@
 //! fetch, and later the acknowledgement.
 //!
 //! `actors::fetcher` carries out what [`state`] decides.
+//!
+//! What a fetch has got takes four forms on its way to the handler:
+//!
+//! 1. `Chosen`, in the layer: what a transaction has found, and is to do with it.
+//! 2. `Plan`: what the transaction has written. It becomes the result only once the transaction has committed.
+//! 3. [`Fetched`]: the result. The fetcher shares it out: one lease becomes the batches of each consumer.
+//! 4. [`Claimed`](super::claimed::Claimed): a batch, until a dispatcher begins with it. A consumer keeps its batches in a [`NotBegun`].
+//!
+//! Workers over HTTP get the leases of a `Fetched` as they are. For the state machine a fetch is an [`Event`], without the items.
 
 pub(crate) mod state;
 mod transaction;
@@ -12,13 +21,11 @@ mod wait_log;
 
 use std::{num::NonZeroUsize, sync::Arc};
 
+use kvqueue_queue::Fetched;
 use tokio::sync::oneshot;
 
-pub(crate) use self::{
-    transaction::{Fetched, Fetching, Idle},
-    version_clock::VersionClock,
-    wait_log::WaitLog,
-};
+use self::state::{Event, NoItems};
+pub(crate) use self::{transaction::Fetching, version_clock::VersionClock, wait_log::WaitLog};
 use super::claimed::NotBegun;
 use crate::{config::Delivery, consumer::status::ConsumerStatus};
 
@@ -32,6 +39,18 @@ pub(crate) fn most_together(delivery: Delivery) -> usize {
         // The transactions of several handlers would conflict on the lease that they share.
         Delivery::ExactlyOnce => 1,
         Delivery::AtLeastOnce | Delivery::AtMostOnce => MOST_TOGETHER,
+    }
+}
+
+impl Event {
+    /// How a fetch ended that returns something for each asker in [`State::fetching`](state::State::fetching) that it has served.
+    pub(crate) fn of<T>(fetched: &Fetched<Vec<T>>) -> Self {
+        let watched = fetched.watch.is_some();
+        match fetched.got.len() {
+            0 if fetched.is_full => Self::Full { watched },
+            0 => Self::Empty { watched },
+            served => Self::Fetched { served, conflicts: fetched.attempts.conflicts > 0 },
+        }
     }
 }
 
@@ -74,20 +93,8 @@ pub(crate) struct Ask {
     pub(crate) prefetch: bool,
     /// The status of the consumer: the fetcher notes there why the consumer waits.
     pub(crate) status: Arc<ConsumerStatus>,
-    pub(crate) reply: oneshot::Sender<Reply>,
-}
-
-/// The result for a consumer.
-#[derive(Debug)]
-pub(crate) enum Reply {
-    /// Items, in batches of up to K.
-    Batches(NotBegun),
-    /// There is nothing to prefetch.
-    Nothing,
-    /// Nothing is ready, scheduled or running.
-    Exhausted,
-    /// The consumer withdrew its request.
-    Withdrawn,
+    /// Gets items, in batches of up to K, or why there are none.
+    pub(crate) reply: oneshot::Sender<Result<NotBegun, NoItems>>,
 }
 
 #[cfg(test)]

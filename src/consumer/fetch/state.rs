@@ -102,17 +102,17 @@ pub(crate) enum Effect {
     /// Wait before the next fetch: this many failed in a row.
     Backoff { failures: u32 },
     /// Answer this asker.
-    Reply(u64, Answer),
+    Reply(u64, NoItems),
 }
 
-/// An answer without items.
+/// Why a request ends without items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum NoItems {
     /// There is nothing to prefetch.
     Nothing,
-    /// The queue is exhausted, which ends an asker that works until then.
+    /// Nothing is ready, scheduled or running, which ends an asker that works until then.
     Exhausted,
-    /// As the asker wished.
+    /// The asker withdrew its request.
     Withdrawn,
 }
 
@@ -196,7 +196,7 @@ impl State {
         let mut effects = Vec::new();
         match (self.phase, event) {
             (Phase::Held | Phase::BackingOff, Event::Asked(Request { asker, prefetch: true, .. })) => {
-                effects.push(Effect::Reply(asker, Answer::Nothing));
+                effects.push(Effect::Reply(asker, NoItems::Nothing));
             }
             (_, Event::Asked(request)) => {
                 self.waiting.push_back(request);
@@ -252,7 +252,7 @@ impl State {
             self.withdrawn.insert(asker);
         } else if let Some(at) = self.waiting.iter().position(|request| request.asker == asker) {
             self.waiting.remove(at);
-            effects.push(Effect::Reply(asker, Answer::Withdrawn));
+            effects.push(Effect::Reply(asker, NoItems::Withdrawn));
         }
     }
 
@@ -316,7 +316,7 @@ impl State {
         self.phase = Phase::Held;
         self.waiting.retain(|request| {
             if request.prefetch {
-                effects.push(Effect::Reply(request.asker, Answer::Nothing));
+                effects.push(Effect::Reply(request.asker, NoItems::Nothing));
             }
             !request.prefetch
         });
@@ -358,7 +358,7 @@ impl State {
         self.failures = 0;
         self.put_back(effects);
         let waiting = self.waiting.drain(..);
-        effects.extend(waiting.map(|request| Effect::Reply(request.asker, Answer::Exhausted)));
+        effects.extend(waiting.map(|request| Effect::Reply(request.asker, NoItems::Exhausted)));
     }
 
     fn failed(&mut self, effects: &mut Vec<Effect>) {
@@ -373,8 +373,8 @@ impl State {
         for request in std::mem::take(&mut self.fetching).into_iter().rev() {
             let Request { asker, prefetch, .. } = request;
             match self.withdrawn.remove(&asker) {
-                true => effects.push(Effect::Reply(asker, Answer::Withdrawn)),
-                false if prefetch => effects.push(Effect::Reply(asker, Answer::Nothing)),
+                true => effects.push(Effect::Reply(asker, NoItems::Withdrawn)),
+                false if prefetch => effects.push(Effect::Reply(asker, NoItems::Nothing)),
                 false => self.waiting.push_front(request),
             }
         }

@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroUsize, ops::Range, sync::Arc, time::Duration};
 
-use kvqueue_queue::{Approach, Attempts, FetchError, FetchOptions, Item, RetryPolicy, Session, Watch, retry};
+use kvqueue_queue::{Approach, FetchError, FetchOptions, Fetched, Item, Lease, RetryPolicy, Session, retry};
 use tokio::time::Instant;
 
 use super::FetchRequest;
@@ -11,10 +11,9 @@ use crate::{
     config::Delivery,
     consumer::{
         claimed::{Claimed, NotBegun},
-        lease::{LeaseKeeper, Leased},
+        lease::{LeaseKeeper, LeaseTimer},
         runtime::QueueRuntime,
     },
-    meters::QueueMeters,
 };
 
 /// How long a fetch tries before it counts as failed and is logged. What it may have removed by
@@ -33,54 +32,22 @@ pub(crate) struct Fetching {
     pub(crate) took: Duration,
 }
 
-/// How a fetch ended.
-pub(crate) enum Fetched {
-    /// Batches for the first requests, in the order of the requests.
-    Batches {
-        batches: Vec<NotBegun>,
-        /// It lost against another process before.
-        conflicts: bool,
-    },
-    /// Nothing is ready.
-    Empty(Idle),
-    /// Nothing is ready, scheduled or running.
-    Exhausted,
-    Failed(FetchError),
-}
-
-/// What to wait for if nothing is ready.
-pub(crate) struct Idle {
-    /// Resolves after the next push, if it was asked for.
-    pub(crate) watch: Option<Watch>,
-    /// Whether the queue is full, or its free slots are left to other sessions for now. Then the watch is for a slot.
-    pub(crate) is_full: bool,
-    /// When further items may start, though nothing has changed by then.
-    pub(crate) look_again_in: Option<Duration>,
-}
-
-/// The result of a fetch.
-enum Got {
-    Nothing(Idle),
-    /// Items on a lease.
-    Leased(Box<Leased>),
-    /// Items that have left the queue.
-    Taken(Vec<Item>),
-}
-
 impl Fetching {
     /// For a queue without consumers yet.
     pub(crate) fn new(approach: Approach) -> Self {
         Self { session: None, approach, requests: 0, took: Duration::ZERO }
     }
 
-    /// Fetches for all of these requests in one transaction, or the last item of the queue alone.
+    /// Fetches for all of these requests in one transaction, or the last item of the queue alone. Returns batches for the first
+    /// requests, in the order of the requests; `None` if nothing is ready, scheduled or running, and the consumers end with the queue.
     pub(crate) async fn fetch(
         &mut self,
         runtime: &Arc<QueueRuntime>,
         requests: &[FetchRequest],
         (watch, last): (bool, bool),
-    ) -> Fetched {
+    ) -> Result<Option<Fetched<Vec<NotBegun>>>, FetchError> {
         let (began, ended) = (Instant::now(), runtime.suspects.ended());
+        self.requests = requests.len();
         let session = self.session.get_or_insert_with(|| session(runtime));
         let items = requests.iter().map(FetchRequest::items);
         let k = items.reduce(|k, more| k.saturating_add(more.get())).unwrap_or(NonZeroUsize::MIN);
@@ -92,35 +59,66 @@ impl Fetching {
             consumers = requests.len(),
             "fetching"
         );
-        let got = match runtime.config.delivery {
-            Delivery::AtMostOnce => remove(runtime, session, &mut options).await,
-            Delivery::AtLeastOnce | Delivery::ExactlyOnce => lease(runtime, session, &mut options).await,
-        };
-        (self.took, self.requests) = (began.elapsed(), requests.len());
-        count(&runtime.meters, &got, self.took);
-        let (got, attempts) = match got {
-            Ok(got) => got,
-            Err(error) => return Fetched::Failed(error),
-        };
-        let conflicts = attempts.conflicts > 0;
-        let batches = match got {
-            Got::Leased(leased) => leased_batches(runtime, requests, *leased),
-            Got::Taken(items) => taken_batches(runtime, requests, items),
-            Got::Nothing(idle) => {
-                return match is_exhausted(runtime).await {
-                    Err(error) => Fetched::Failed(error),
-                    Ok(true) if !runtime.sharing.has_items() => Fetched::Exhausted,
-                    Ok(_) => {
-                        runtime.suspects.wait(&runtime.look_again, ended);
-                        Fetched::Empty(idle)
+        let fetched = match runtime.config.delivery {
+            Delivery::AtMostOnce => {
+                let taken = session.take_with(&runtime.db, &mut options).await;
+                self.ended(runtime, began, &taken, Vec::len);
+                taken?.map(|items| taken_batches(runtime, requests, items))
+            }
+            Delivery::AtLeastOnce | Delivery::ExactlyOnce => {
+                let leased = session.fetch(&runtime.db, &mut options).await;
+                let open = |lease: &Option<Lease>| lease.iter().flat_map(Lease::open).count();
+                self.ended(runtime, began, &leased, open);
+                let leased = leased?;
+                // Measured from the fetch's beginning, little or nothing would be left of a lease after a long fetch.
+                let age_unknown = leased.recovered || self.took > runtime.config.lease / 3 * 2;
+                leased.map(|lease| match lease {
+                    Some(lease) => {
+                        let items = lease.items().len();
+                        let timer = LeaseTimer::new(runtime.config.lease, began, age_unknown, items);
+                        leased_batches(runtime, requests, lease, timer)
                     }
-                };
+                    None => Vec::new(),
+                })
             }
         };
-        let mut batches = batches.into_iter();
-        let by_request = requests.iter().map(|it| batches.by_ref().take(it.batches.get()).collect());
-        let batches = by_request.take_while(|batches: &NotBegun| !batches.is_empty()).collect();
-        Fetched::Batches { batches, conflicts }
+        if fetched.got.is_empty() {
+            if is_exhausted(runtime).await? && !runtime.sharing.has_items() {
+                return Ok(None);
+            }
+            runtime.suspects.wait(&runtime.look_again, ended);
+        }
+        Ok(Some(fetched.map(|batches| by_request(requests, batches))))
+    }
+
+    /// Notes how long a fetch took, and counts it. `items`: how many items it has got.
+    fn ended<T>(
+        &mut self,
+        runtime: &QueueRuntime,
+        began: Instant,
+        fetched: &Result<Fetched<T>, FetchError>,
+        items: impl FnOnce(&T) -> usize,
+    ) {
+        self.took = began.elapsed();
+        let meters = &runtime.meters;
+        let attempts = match fetched {
+            Err(error) => error.attempts(),
+            Ok(fetched) => fetched.attempts,
+        };
+        meters.conflicts.inc_by(u64::from(attempts.conflicts));
+        let Ok(fetched) = fetched else {
+            meters.fetches_failed.inc();
+            return;
+        };
+        runtime.clock.learn(fetched.version);
+        match items(&fetched.got) {
+            0 => _ = meters.fetches_empty.inc(),
+            items => {
+                meters.fetches_items.inc();
+                meters.fetched.inc_by(items as u64);
+                meters.fetch_seconds.observe(self.took.as_secs_f64());
+            }
+        }
     }
 }
 
@@ -134,68 +132,6 @@ fn session(runtime: &QueueRuntime) -> Session {
 
 fn policy() -> RetryPolicy {
     RetryPolicy { timeout: Some(FETCH_TIMEOUT), ..RetryPolicy::default() }
-}
-
-/// Counts a fetch, however it ended.
-fn count(meters: &QueueMeters, got: &Result<(Got, Attempts), FetchError>, took: Duration) {
-    let attempts = match got {
-        Err(error) => error.attempts(),
-        Ok((_, attempts)) => *attempts,
-    };
-    meters.conflicts.inc_by(u64::from(attempts.conflicts));
-    let items = match got {
-        Err(_) => {
-            meters.fetches_failed.inc();
-            return;
-        }
-        Ok((Got::Nothing(_), _)) => {
-            meters.fetches_empty.inc();
-            return;
-        }
-        Ok((Got::Leased(leased), _)) => leased.lease.open().count(),
-        Ok((Got::Taken(items), _)) => items.len(),
-    };
-    meters.fetches_items.inc();
-    meters.fetched.inc_by(items as u64);
-    meters.fetch_seconds.observe(took.as_secs_f64());
-}
-
-async fn lease(
-    runtime: &QueueRuntime,
-    session: &mut Session,
-    options: &mut FetchOptions<'_>,
-) -> Result<(Got, Attempts), FetchError> {
-    let fetched_at = Instant::now();
-    let leased = session.fetch(&runtime.db, options).await?;
-    runtime.clock.learn(leased.version);
-    let found = match leased.lease {
-        Some(lease) => {
-            // Measured from the fetch's beginning, little or nothing would be left of a lease after a long fetch.
-            let took_long = fetched_at.elapsed() > runtime.config.lease / 3 * 2;
-            let age_unknown = leased.recovered || took_long;
-            Got::Leased(Box::new(Leased { lease, fetched_at, age_unknown }))
-        }
-        None => Got::Nothing(Idle {
-            watch: leased.watch,
-            is_full: leased.is_full,
-            look_again_in: leased.look_again_in,
-        }),
-    };
-    Ok((found, leased.attempts))
-}
-
-async fn remove(
-    runtime: &QueueRuntime,
-    session: &mut Session,
-    options: &mut FetchOptions<'_>,
-) -> Result<(Got, Attempts), FetchError> {
-    let taken = session.take_with(&runtime.db, options).await?;
-    runtime.clock.learn(taken.version);
-    let found = match taken.items.is_empty() {
-        false => Got::Taken(taken.items),
-        true => Got::Nothing(Idle { watch: taken.watch, is_full: false, look_again_in: None }),
-    };
-    Ok((found, taken.attempts))
 }
 
 /// Whether the consumers are to end with the queue, and it has nothing that is ready, scheduled or running.
@@ -215,15 +151,20 @@ async fn is_exhausted(runtime: &QueueRuntime) -> Result<bool, FetchError> {
 
 /// A batch for each share of a lease, and one keeper for the lease. An earlier fetch of unknown
 /// outcome may have asked for more: what nobody asks for now is released.
-fn leased_batches(runtime: &Arc<QueueRuntime>, requests: &[FetchRequest], leased: Leased) -> Vec<Claimed> {
-    let items = leased.lease.items().len();
+fn leased_batches(
+    runtime: &Arc<QueueRuntime>,
+    requests: &[FetchRequest],
+    lease: Lease,
+    timer: LeaseTimer,
+) -> Vec<Claimed> {
+    let items = lease.items().len();
     let mut shares = share_out(items, requests.iter().flat_map(FetchRequest::batch_sizes));
     let batches = shares.len();
     let shared_out = shares.last().map_or(0, |share| share.end);
     if shared_out < items {
         shares.push(shared_out..items);
     }
-    let (keeper, mut slices) = LeaseKeeper::new(runtime.clone(), leased, &shares);
+    let (keeper, mut slices) = LeaseKeeper::new(runtime.clone(), lease, timer, &shares);
     runtime.work.spawn(keeper.run());
     for unwanted in slices.split_off(batches) {
         drop(unwanted.release());
@@ -238,6 +179,13 @@ fn taken_batches(runtime: &QueueRuntime, requests: &[FetchRequest], mut items: V
     let mut parts: Vec<Vec<Item>> = shares.iter().rev().map(|share| items.split_off(share.start)).collect();
     parts.reverse();
     parts.into_iter().map(|items| Claimed::Taken(runtime.batch(items))).collect()
+}
+
+/// The batches of each request, as far as there are any.
+fn by_request(requests: &[FetchRequest], batches: Vec<Claimed>) -> Vec<NotBegun> {
+    let mut batches = batches.into_iter();
+    let of_each = requests.iter().map(|it| batches.by_ref().take(it.batches.get()).collect());
+    of_each.take_while(|batches: &NotBegun| !batches.is_empty()).collect()
 }
 
 /// Shares out the items of a fetch in their order: each request, in the order of the requests, gets as many as it asked

@@ -37,16 +37,6 @@ use crate::{
 /// How long looking for cancelled items may take.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The result of a fetch.
-#[derive(Debug)]
-pub(crate) struct Leased {
-    pub(crate) lease: Lease,
-    /// When the fetch began.
-    pub(crate) fetched_at: Instant,
-    /// The lease may be older than that: an earlier fetch made it, or this fetch took long.
-    pub(crate) age_unknown: bool,
-}
-
 /// Keeps one lease. The consumers that the fetch was for have a [`Slice`] of it each.
 pub(crate) struct LeaseKeeper {
     pub(super) runtime: Arc<QueueRuntime>,
@@ -87,13 +77,13 @@ pub(super) enum LostLease {
 
 impl LeaseKeeper {
     /// A keeper for fetched items, and a slice for each range. The ranges are in order and cover all
-    /// items.
+    /// items. The timer knows since when the lease is held.
     pub(crate) fn new(
         runtime: Arc<QueueRuntime>,
-        leased: Leased,
+        lease: Lease,
+        timer: LeaseTimer,
         ranges: &[Range<usize>],
     ) -> (Self, Vec<Slice>) {
-        let Leased { lease, fetched_at, age_unknown } = leased;
         let (sender, requests) = mpsc::unbounded_channel();
         let cancelled = runtime.shutdown.drain_timed_out.child_token();
         let heartbeat = Arc::<Heartbeat>::default();
@@ -119,9 +109,6 @@ impl LeaseKeeper {
             acknowledged,
         });
         let parts = parts.collect();
-        // Cancelled items get an outcome, too.
-        let items = lease.items().len();
-        let timer = LeaseTimer::new(runtime.config.lease, fetched_at, age_unknown, items);
         let keeper = Self {
             runtime,
             lease,
@@ -133,7 +120,7 @@ impl LeaseKeeper {
             cancelled_items,
             progress,
             _held: held,
-            begun_at: fetched_at,
+            begun_at: Instant::now(),
             unsure: false,
             heartbeat,
         };

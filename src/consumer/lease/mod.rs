@@ -10,7 +10,7 @@ mod transaction;
 
 pub(crate) use self::{
     held::HeldLeases,
-    keeper::{LeaseKeeper, Leased},
+    keeper::LeaseKeeper,
     slice::{CommitOutcome, LeaseHandle, Slice},
     timer::{LeaseTimer, Next},
 };

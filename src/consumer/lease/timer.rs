@@ -38,7 +38,7 @@ pub(crate) struct LeaseTimer {
     changed_at: Instant,
     /// The lease may be older than `changed_at`.
     age_unknown: bool,
-    /// Items without an acknowledgement.
+    /// Items without an acknowledgement. Cancelled items get an outcome, too.
     open: usize,
     /// By when to write the pending outcomes.
     acknowledge_at: Option<Instant>,
@@ -49,7 +49,8 @@ pub(crate) struct LeaseTimer {
 }
 
 impl LeaseTimer {
-    /// For a lease from a fetch that began at `fetched_at`.
+    /// For a lease of so many items from a fetch that began at `fetched_at`. `age_unknown`: the lease may be older than that, because
+    /// an earlier fetch made it, or this fetch took long.
     pub(crate) fn new(length: Duration, fetched_at: Instant, age_unknown: bool, items: usize) -> Self {
         Self {
             length,
@@ -109,7 +110,7 @@ impl LeaseTimer {
         if self.age_unknown { self.length } else { self.held_until().saturating_duration_since(now) }
     }
 
-    /// Items without an acknowledgement.
+    /// Items without an acknowledgement. Cancelled items get an outcome, too.
     pub(crate) fn open(&self) -> usize {
         self.open
     }

@@ -57,10 +57,7 @@ pub(in crate::http) async fn acknowledge(mut request: ApiRequest) -> Answer {
     let next = match next {
         None => None,
         // The outcomes are written. A worker that has no lease asks again, and gets the error if there still is one.
-        Some(terms) => Some(match fetch(&request, &terms).await {
-            Ok(leased) => leased.given(&request).await,
-            Err(_) => Given::nothing(),
-        }),
+        Some(terms) => Some(fetch(&request, &terms).await.unwrap_or_else(|_| Given::nothing())),
     };
     Ok(HttpResponse::Ok().json(Acknowledged { acknowledged, open, cancelled: texts(&cancelled), next }))
 }

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kvqueue_queue::{FetchError, Queue, RetryPolicy, Session, Share, Watch};
+use kvqueue_queue::{FetchError, Fetched, Queue, RetryPolicy, Session, Share, Watch};
 use mutant::mutant;
 use tokio::{
     sync::{
@@ -247,36 +247,39 @@ impl Fetching {
         let shares: Vec<_> =
             of_askers.map(|request| Share { k: request.max, lease: request.length }).collect();
         match self.leases(&shares).await {
-            Ok(Found::Leases { leases, conflicts }) => {
-                events.push_back(Event::Fetched { served: leases.len(), conflicts });
-                let mut given = 0;
-                for (lease, asker) in leases.into_iter().zip(askers) {
-                    let Some(lease) = lease else {
-                        // All its items had expired, so it asks again.
-                        events.extend(self.requests.get(&asker).map(|request| asked(asker, request)));
-                        continue;
-                    };
-                    given += 1;
-                    let Some(request) = self.requests.remove(&asker) else { continue };
-                    // The lease of a worker that has gone is dropped, and so released.
-                    if !request.is_gone() {
-                        request.give(Ok(Some(lease)));
-                    }
-                }
-                if given == 0 {
-                    events.extend(self.dismiss());
+            Ok(Some(fetched)) => {
+                events.push_back(Event::of(&fetched));
+                if !fetched.got.is_empty() {
+                    self.give(fetched.got, askers, events);
                 }
             }
-            Ok(Found::Nothing { is_full }) => {
-                let watched = self.watch.is_some();
-                events.push_back(if is_full { Event::Full { watched } } else { Event::Empty { watched } });
-            }
-            Ok(Found::OnlyExpired) => events.push_back(Event::Failed),
+            Ok(None) => events.push_back(Event::Failed),
             // The database does not answer the others either.
             Err(error @ (ApiError::Unavailable(_) | ApiError::NoSpace)) => {
                 self.refuse(self.requests.keys().copied().collect(), &error, events);
             }
             Err(error) => self.refuse(askers, &error, events),
+        }
+    }
+
+    /// Gives each of the first askers its lease.
+    fn give(&mut self, leases: Vec<Option<Unanswered>>, askers: Vec<u64>, events: &mut VecDeque<Event>) {
+        let mut given = 0;
+        for (lease, asker) in leases.into_iter().zip(askers) {
+            let Some(lease) = lease else {
+                // All its items had expired, so it asks again.
+                events.extend(self.requests.get(&asker).map(|request| asked(asker, request)));
+                continue;
+            };
+            given += 1;
+            let Some(request) = self.requests.remove(&asker) else { continue };
+            // The lease of a worker that has gone is dropped, and so released.
+            if !request.is_gone() {
+                request.give(Ok(Some(lease)));
+            }
+        }
+        if given == 0 {
+            events.extend(self.dismiss());
         }
     }
 
@@ -291,36 +294,39 @@ impl Fetching {
         events.push_back(Event::Refused);
     }
 
-    /// Leases for the first of these workers.
-    async fn leases(&mut self, shares: &[Share]) -> Result<Found, ApiError> {
-        let mut conflicts = false;
+    /// Leases for the first of these workers, in their order; `None` in the place of a lease of which all items had expired. Returns `None` if
+    /// there were only items that have expired and cannot be ended.
+    async fn leases(
+        &mut self,
+        shares: &[Share],
+    ) -> Result<Option<Fetched<Vec<Option<Unanswered>>>>, ApiError> {
+        let mut conflicts = 0;
         loop {
             let began = Instant::now();
-            let fetched =
+            let mut fetched =
                 self.session.fetch_for(&self.backend.daemon.db, shares, true).await.map_err(failure)?;
-            conflicts |= fetched.attempts.conflicts > 0;
+            conflicts += fetched.attempts.conflicts;
+            fetched.attempts.conflicts = conflicts;
             self.clock.learn(fetched.version);
             self.look_at = Instant::now() + fetched.look_again_in.map_or(LOOK, |wait| wait.min(LOOK));
-            if fetched.leases.is_empty() && !fetched.recovered {
+            let unanswered = |lease| Some(Unanswered::new(&self.backend, lease, began));
+            let mut fetched = fetched.map(|leases| leases.into_iter().map(unanswered).collect::<Vec<_>>());
+            if fetched.got.is_empty() {
                 // What an earlier fetch has waited for may be something else.
                 if self.watch.is_none() || !mutant("watch-of-an-earlier-fetch-stays") {
-                    self.watch = fetched.watch;
+                    self.watch = fetched.watch.take();
                 }
-                return Ok(Found::Nothing { is_full: fetched.is_full });
+                return Ok(Some(fetched));
             }
-            let leases = fetched.leases.into_iter();
-            let leases = leases.map(|lease| Some(Unanswered::new(&self.backend, lease, began)));
-            let mut leases: Vec<_> = leases.collect();
             // While the clocks are compared, the leases run.
             let patience = shares.iter().map(|share| share.lease).min().unwrap_or_default() / 3;
-            let expired =
-                end_expired(&self.backend, self.queue.name(), &self.clock, &mut leases, patience).await;
-            match expired {
+            let (queue, leases) = (self.queue.name(), &mut fetched.got);
+            match end_expired(&self.backend, queue, &self.clock, leases, patience).await {
                 // The next fetch would get them again, so it waits.
-                Expired::Left if leases.iter().all(Option::is_none) => return Ok(Found::OnlyExpired),
+                Expired::Left if fetched.got.iter().all(Option::is_none) => return Ok(None),
                 // What an earlier fetch has got is released: its workers have been told that it failed.
                 _ if fetched.recovered => {}
-                _ => return Ok(Found::Leases { leases, conflicts }),
+                _ => return Ok(Some(fetched)),
             }
         }
     }
@@ -346,21 +352,6 @@ impl Fetching {
         }
         self.requests.into_values().for_each(|request| request.give(Ok(None)));
     }
-}
-
-/// What a fetch has found.
-enum Found {
-    Leases {
-        /// In the order of the shares; none if all items of a share had expired.
-        leases: Vec<Option<Unanswered>>,
-        /// Whether it lost against another process before it got them.
-        conflicts: bool,
-    },
-    Nothing {
-        is_full: bool,
-    },
-    /// Nothing but items that have expired, and that cannot be ended.
-    OnlyExpired,
 }
 
 /// The event that a worker asks for items.

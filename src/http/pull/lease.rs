@@ -1,6 +1,6 @@
 //! `POST /api/v1/queues/{queue}/lease`
 
-use std::{num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{num::NonZeroUsize, time::Duration};
 
 use actix_web::HttpResponse;
 use serde::{Deserialize, Serialize};
@@ -93,12 +93,11 @@ pub(in crate::http) async fn lease(mut request: ApiRequest) -> Answer {
         // Not while the request waits for items.
         drop(request.database_permit.take());
     }
-    let leased = fetch(&request, &terms).await?;
-    Ok(HttpResponse::Ok().json(leased.given(&request).await))
+    Ok(HttpResponse::Ok().json(fetch(&request, &terms).await?))
 }
 
-/// A lease for the worker that sends a request, or none.
-pub(super) async fn fetch(request: &ApiRequest, terms: &Terms) -> Result<Leased, ApiError> {
+/// A lease for the worker that sends a request, or none. Once this returns the lease is the worker's.
+pub(super) async fn fetch(request: &ApiRequest, terms: &Terms) -> Result<Given, ApiError> {
     let puller = request.app.pullers.puller(&request.app.backend, request.value("queue"))?;
     let waiting = (!terms.wait.is_zero()).then(|| request.wait());
     let lease = puller.lease(request.peer().cloned(), terms.max, terms.length, terms.wait).await;
@@ -109,13 +108,10 @@ pub(super) async fn fetch(request: &ApiRequest, terms: &Terms) -> Result<Leased,
     if let Some(lease) = lease.as_ref().and_then(Unanswered::leased) {
         request.reserve_answer(lease.items().iter().map(length_of).sum())?;
     }
-    Ok(Leased { lease, puller })
-}
-
-/// What a worker is about to get.
-pub(super) struct Leased {
-    lease: Option<Unanswered>,
-    puller: Arc<Puller>,
+    Ok(match lease {
+        Some(lease) => Given::of(lease, &puller, request).await,
+        None => Given::nothing(),
+    })
 }
 
 /// The answer to a worker, as JSON has it.
@@ -130,21 +126,17 @@ pub(super) struct Given {
     items: Vec<LeasedItem>,
 }
 
-impl Leased {
-    /// Makes the answer. From now on the lease is the worker's.
-    pub(super) async fn given(self, request: &ApiRequest) -> Given {
-        let Some(mut unanswered) = self.lease else { return Given::nothing() };
-        let Some(id) = unanswered.lease().map(|lease| lease.id()) else { return Given::nothing() };
+impl Given {
+    /// Hands a lease to the worker.
+    async fn of(mut unanswered: Unanswered, puller: &Puller, request: &ApiRequest) -> Self {
+        let Some(id) = unanswered.lease().map(|lease| lease.id()) else { return Self::nothing() };
         let id = request.signed(id).await;
-        let Some((lease, began)) = unanswered.keep() else { return Given::nothing() };
+        let Some((lease, began)) = unanswered.keep() else { return Self::nothing() };
         let waited = began.saturating_duration_since(request.began);
         let items = lease.open().filter_map(|index| lease.items().get(index)).cloned();
-        let items = items.map(|item| LeasedItem {
-            enqueued_at: self.puller.enqueued_at(&item),
-            trace_parent: None,
-            item,
-        });
-        let given = Given {
+        let items =
+            items.map(|item| LeasedItem { enqueued_at: puller.enqueued_at(&item), trace_parent: None, item });
+        let given = Self {
             lease: Some(id),
             expires_in_ms: u64::try_from(lease.length().as_millis()).ok(),
             waited_ms: u64::try_from(waited.as_millis()).ok(),
@@ -154,9 +146,7 @@ impl Leased {
         request.app.pullers.leases.keep(request.value("queue"), lease);
         given
     }
-}
 
-impl Given {
     /// No lease.
     pub(super) fn nothing() -> Self {
         Self { lease: None, expires_in_ms: None, waited_ms: None, items: Vec::new() }

@@ -70,7 +70,7 @@ pub(crate) async fn lease(db: &Database, session: &mut Session, k: usize) -> Lea
     let k = NonZeroUsize::new(k).unwrap();
     let mut approach = Approach::Front;
     let mut take = FetchOptions::new(k, Duration::from_micros(LEASE), &mut approach);
-    session.fetch(db, &mut take).await.unwrap().lease.unwrap()
+    session.fetch(db, &mut take).await.unwrap().got.unwrap()
 }
 
 fn payload(number: u64) -> Vec<u8> {

@@ -18,7 +18,7 @@ pub(crate) fn take_and_die() {
         let k = std::num::NonZeroUsize::MIN;
         let mut approach = Approach::Front;
         let mut take = FetchOptions::new(k, Duration::from_micros(length), &mut approach);
-        let lease = runtime.block_on(session.fetch(&store.db, &mut take)).unwrap().lease;
+        let lease = runtime.block_on(session.fetch(&store.db, &mut take)).unwrap().got;
         assert!(lease.is_some());
     }
     std::process::exit(0);

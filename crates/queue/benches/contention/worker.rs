@@ -91,7 +91,7 @@ async fn consume(
     let mut tally = Tally::default();
     let began = Instant::now();
     while Instant::now() < end {
-        let Fetched { lease, watch, attempts, .. } = {
+        let Fetched { got: lease, watch, attempts, .. } = {
             let mut turn = turn.lock().await;
             let (session, approach) = &mut *turn;
             let k = NonZeroUsize::new(cell.k).unwrap();

@@ -104,7 +104,7 @@ async fn drain_with(db: &Database, queue: &Queue, k: usize, fetched: impl Fn()) 
     loop {
         let k = NonZeroUsize::new(k).unwrap();
         let mut options = FetchOptions::new(k, Duration::from_mins(10), &mut approach);
-        let Some(mut lease) = session.fetch(db, &mut options).await.unwrap().lease else { return };
+        let Some(mut lease) = session.fetch(db, &mut options).await.unwrap().got else { return };
         fetched();
         let done: Vec<_> = lease.open().map(|index| (index, ItemOutcome::Done)).collect();
         lease.acknowledge(db, &RetryPolicy::default(), &done).await.unwrap();

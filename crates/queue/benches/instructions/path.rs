@@ -173,7 +173,7 @@ impl Ready {
     async fn take(&mut self, db: &Database, k: usize) {
         let k = NonZeroUsize::new(k).unwrap();
         let mut take = FetchOptions::new(k, Duration::from_micros(LEASE), &mut self.approach);
-        let lease = self.session.fetch(db, &mut take).await.unwrap().lease.unwrap();
+        let lease = self.session.fetch(db, &mut take).await.unwrap().got.unwrap();
         self.done += lease.items().len();
         self.leases.push_back(lease);
     }
@@ -188,7 +188,7 @@ impl Ready {
     async fn remove(&mut self, db: &Database, k: usize) {
         let k = NonZeroUsize::new(k).unwrap();
         let mut take = FetchOptions::new(k, Duration::from_micros(LEASE), &mut self.approach);
-        self.done += self.session.take_with(db, &mut take).await.unwrap().items.len();
+        self.done += self.session.take_with(db, &mut take).await.unwrap().got.len();
     }
 
     /// The path handled the number of items that it returned.

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
 use foundationdb::Database;
-use kvqueue_queue::{Approach, FetchOptions, Fetched, ItemOutcome, Queue, RetryPolicy, Session};
+use kvqueue_queue::{Approach, FetchOptions, Fetched, ItemOutcome, Lease, Queue, RetryPolicy, Session};
 
 /// The pause after a watch, after a first lost race, and the longest.
 const LEAST_PAUSE: Duration = Duration::from_millis(1);
@@ -49,7 +49,7 @@ impl Consumer {
         }
     }
 
-    pub(crate) async fn fetch(&mut self) -> Fetched {
+    pub(crate) async fn fetch(&mut self) -> Fetched<Option<Lease>> {
         let mut approach = Approach::Front;
         let mut options = FetchOptions::new(self.k, Duration::from_secs(30), &mut approach).with_watch(true);
         let fetched = self.session.fetch(&self.db, &mut options).await.unwrap();
@@ -69,14 +69,14 @@ impl Consumer {
         while Instant::now() < until {
             let fetched = self.fetch().await;
             if std::mem::take(&mut is_woken) {
-                let is_lost = fetched.lease.is_none() || fetched.attempts.conflicts > 0;
+                let is_lost = fetched.got.is_none() || fetched.attempts.conflicts > 0;
                 self.pause = match is_lost {
                     true => (self.pause * 2).clamp(LEAST_PAUSE, MOST_PAUSE),
                     false if self.pause > LEAST_PAUSE => self.pause / 2,
                     false => Duration::ZERO,
                 };
             }
-            let Some(mut lease) = fetched.lease else {
+            let Some(mut lease) = fetched.got else {
                 if !waits {
                     break;
                 }

@@ -138,7 +138,7 @@ impl Bench {
                 queue.limit("w-*", &running(0)).await;
                 queue.fill_each(keys).await;
                 let mut parks = Consumer::new(&self.database, queue.open(), 100);
-                while parks.fetch().await.lease.is_some() {}
+                while parks.fetch().await.got.is_some() {}
             }
             let bytes = queue.bytes().await.checked_div(keys as u64).unwrap_or_default();
             // The engine has written by then what was pushed.
@@ -151,7 +151,7 @@ impl Bench {
                 let key = if kind == Kind::Keyed { Some(format!("k{}", n % 50)) } else { None };
                 queue.push(&[(key, n)]).await;
                 idle.watch.unwrap().await.unwrap();
-                assert!(consumer.fetch().await.lease.is_some());
+                assert!(consumer.fetch().await.got.is_some());
                 times.push(began.elapsed().as_secs_f64() * 1e3);
             }
             let time = median(times);

@@ -98,12 +98,17 @@ impl Agenda {
 
     /// Time and packed id of a row; `None`: it is none of this event.
     pub(crate) fn decode<'a>(&self, key: &'a [u8]) -> Option<(Millis, &'a [u8])> {
-        split_number(key.strip_prefix(self.prefix.as_slice())?).filter(|(_, id)| self.event.has_id(id))
+        self.split(key).filter(|(_, id)| self.event.has_id(id))
+    }
+
+    /// Time of a row, and what stands in its key behind it. That may be an id of another layout.
+    pub(crate) fn split<'a>(&self, key: &'a [u8]) -> Option<(Millis, &'a [u8])> {
+        split_number(key.strip_prefix(self.prefix.as_slice())?)
     }
 
     /// The time in the key of a row, whatever its id is; `None`: there is none.
     pub(crate) fn time(&self, key: &[u8]) -> Option<Millis> {
-        split_number(key.strip_prefix(self.prefix.as_slice())?).map(|(time, _)| time)
+        self.split(key).map(|(time, _)| time)
     }
 
     /// Time and item of a row of an item.

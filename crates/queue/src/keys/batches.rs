@@ -127,7 +127,7 @@ impl BatchSpace {
 
     /// Time and batch of a row; a mark has the time 0. `None` if it is of another layout.
     pub(crate) fn decode_due(&self, key: &[u8]) -> Option<(Millis, Unique)> {
-        self.due.decode(key).and_then(|(time, id)| Some((time, split_id(id)?)))
+        self.due.split(key).and_then(|(time, id)| Some((time, split_id(id)?)))
     }
 }
 

@@ -92,7 +92,7 @@ pub(crate) async fn first(agenda: &Agenda, tr: &Transaction) -> Result<Option<Fi
 
 /// Makes sure that the first row of all can be read, if it counts as due at `now`. For a caller that was to do what is due and has found nothing.
 pub(crate) async fn check_first(agenda: &Agenda, tr: &Transaction, now: Millis) -> Result<(), QueueError> {
-    let Some(key) = RangeRead::of(agenda.all()).first_key(tr).await? else { return Ok(()) };
+    let Some(key) = RangeRead::of(agenda.all()).first_row_key(tr).await? else { return Ok(()) };
     let is_due = || agenda.time(&key).map_or_else(|| is_among_times(agenda, &key), |time| time <= now);
     if agenda.decode(&key).is_none() && is_due() { Err(QueueError::unreadable(&key)) } else { Ok(()) }
 }

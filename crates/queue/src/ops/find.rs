@@ -14,7 +14,7 @@ const COUNTED: i64 = 50_000_000;
 /// How many rows are read to estimate the length of a row.
 const SAMPLE: usize = 1_000;
 
-/// The first key in a range.
+/// The first key in a range. It is found by a selector, which looks behind a range without keys; see [`RangeRead::first_row_key`].
 pub(crate) async fn first_key(
     tr: &Transaction,
     (begin, end): &(Vec<u8>, Vec<u8>),

@@ -84,7 +84,7 @@ async fn first_recipe(space: &Space, tr: &Transaction) -> Result<Option<ItemId>,
 async fn first_stamped(space: &Space, tr: &Transaction) -> Result<Option<ItemId>, QueueError> {
     let first = space.stamped.iter().map(async |stamped| {
         // A range, and not a key selector: the transaction may have pushed to the keys behind it, and could not read those.
-        let first = RangeRead::of(range(stamped)).first_key(tr).await?;
+        let first = RangeRead::of(range(stamped)).first_row_key(tr).await?;
         Ok::<_, QueueError>(behind(first, stamped))
     });
     Ok(try_join_all(first).await?.into_iter().flatten().next())

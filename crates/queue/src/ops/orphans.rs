@@ -42,8 +42,8 @@ pub(crate) struct OrphanPage {
     pub(crate) cleared: usize,
     /// A side record that belongs to a queue of another kind, and is left alone.
     pub(crate) alien: Option<ItemId>,
-    /// Where the records go on; empty behind the last.
-    pub(crate) next: Vec<u8>,
+    /// Where the records go on; empty behind the last. `None` of [`Part::Front`], which is looked at alone.
+    pub(crate) next: Option<Vec<u8>>,
 }
 
 /// Looks at some side records, and clears those without an item, with all that belongs to them.
@@ -79,6 +79,7 @@ pub(crate) async fn clear_orphans(
     if !ends.is_empty() {
         ends.read(space, tr).await?.write(tr);
     }
+    let next = matches!(part, Part::From(_)).then_some(next);
     Ok(OrphanPage { cleared, alien: aliens.into_iter().next().map(|(id, _)| id), next })
 }
 

@@ -86,7 +86,9 @@ async fn last_count(space: &Space, tr: &Transaction, priority: i64) -> Result<i6
 async fn last_number(tr: &Transaction, subspace: &[u8]) -> Result<Option<i64>, QueueError> {
     let (low, high) = recipes::INTEGERS;
     let (begin, end) = ([subspace, &[low]].concat(), [subspace, &[high]].concat());
-    let Some(key) = RangeRead::of((begin, end)).reverse(true).first_key(tr).await? else { return Ok(None) };
+    let Some(key) = RangeRead::of((begin, end)).reverse(true).first_row_key(tr).await? else {
+        return Ok(None);
+    };
     let number = key.strip_prefix(subspace).and_then(recipes::leading_integer);
     number.map(Some).ok_or_else(|| foreign(&key))
 }

@@ -489,7 +489,7 @@ mod tests {
                 session.push(db, &[[b'x'; 3_000]; 3]).await.unwrap();
                 let k = NonZeroUsize::new(3).unwrap();
                 let mut options = FetchOptions::new(k, Duration::from_mins(10), &mut approach);
-                leases.push(session.fetch(db, &mut options).await.unwrap().lease.unwrap());
+                leases.push(session.fetch(db, &mut options).await.unwrap().got.unwrap());
             }
             // The bodies of all leases but one are damaged.
             let tr = db.create_trx().unwrap();

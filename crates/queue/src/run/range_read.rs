@@ -5,7 +5,7 @@
 //!
 //! | a caller needs | it calls |
 //! |---|---|
-//! | the key of the first row | [`RangeRead::first_key`] |
+//! | the key of the first row | [`RangeRead::first_row_key`] |
 //! | what one reply holds, and where the range goes on | [`RangeRead::page`] |
 //! | rows until it has enough of them | [`RangeRead::pages`] |
 //! | all rows, or the first `n` | [`RangeRead::collect`] |
@@ -79,7 +79,7 @@ impl<'a> RangeRead<'a> {
 
     /// The key of the first row. Unlike a key selector, it never reads behind the range: the transaction may have pushed to
     /// the keys there, and cannot read those.
-    pub(crate) async fn first_key(self, tr: &Transaction) -> Result<Option<Vec<u8>>, QueueError> {
+    pub(crate) async fn first_row_key(self, tr: &Transaction) -> Result<Option<Vec<u8>>, QueueError> {
         let page = self.limit(1).growing().page(tr).await?;
         Ok(page.last().map(|row| row.key().to_vec()))
     }
@@ -270,9 +270,9 @@ mod tests {
             let number = |row: &FdbKeyValue| row.key()[1];
             assert_eq!(all().collect(tr, number).await.unwrap(), (0..ROWS).collect::<Vec<_>>());
             assert_eq!(all().limit(50).collect(tr, number).await.unwrap().len(), 50);
-            assert_eq!(all().first_key(tr).await.unwrap(), Some(key(0)));
-            assert_eq!(all().reverse(true).first_key(tr).await.unwrap(), Some(key(ROWS - 1)));
-            assert_eq!(RangeRead::of((key(ROWS), key(255))).first_key(tr).await.unwrap(), None);
+            assert_eq!(all().first_row_key(tr).await.unwrap(), Some(key(0)));
+            assert_eq!(all().reverse(true).first_row_key(tr).await.unwrap(), Some(key(ROWS - 1)));
+            assert_eq!(RangeRead::of((key(ROWS), key(255))).first_row_key(tr).await.unwrap(), None);
         });
     }
 }

@@ -54,9 +54,9 @@ fn a_take_cut_by_its_byte_limit_does_not_report_a_short_queue() {
             let (mut approach, mut session) = (Approach::Spread(Spread::long_from(1)), t.session(&q));
             let mut take = fetch_options(70, LONG, &mut approach, false);
             let taken = match mode {
-                Mode::ForGood => session.take_with(&t.db, &mut take).await.unwrap().items.len(),
+                Mode::ForGood => session.take_with(&t.db, &mut take).await.unwrap().got.len(),
                 Mode::OnLease => {
-                    let mut lease = session.fetch(&t.db, &mut take).await.unwrap().lease.unwrap();
+                    let mut lease = session.fetch(&t.db, &mut take).await.unwrap().got.unwrap();
                     t.acknowledge(&mut lease, &ItemOutcome::Release).await;
                     lease.items().len()
                 }
@@ -84,7 +84,7 @@ fn a_take_reports_whether_the_queue_is_long() {
                 }
                 let (mut approach, mut session) = (Approach::Spread(Spread::long_from(runs)), t.session(&q));
                 let mut take = fetch_options(2, LONG, &mut approach, false);
-                let mut lease = session.fetch(&t.db, &mut take).await.unwrap().lease.unwrap();
+                let mut lease = session.fetch(&t.db, &mut take).await.unwrap().got.unwrap();
                 t.acknowledge(&mut lease, &ItemOutcome::Release).await;
                 let seen = format!("{approach:?}").contains(if is_long { "Long" } else { "Short" });
                 assert!(seen, "{kind:?}, {runs} runs of 2 in 10 items: {approach:?}");
@@ -182,18 +182,18 @@ impl Storm<'_> {
                     conflicts += taken.attempts.conflicts;
                     // Nothing is given back here and nothing comes before what is there, so the order shows.
                     if self.filled && !matches!(self.approach, Approach::Spread(_)) {
-                        let run = last.iter().chain(&taken.items);
-                        assert!(run.is_sorted_by(|a, b| self.ordered(a, b)), "{:?}", payloads(&taken.items));
-                        last = taken.items.last().cloned().or(last);
+                        let run = last.iter().chain(&taken.got);
+                        assert!(run.is_sorted_by(|a, b| self.ordered(a, b)), "{:?}", payloads(&taken.got));
+                        last = taken.got.last().cloned().or(last);
                     }
-                    finished.fetch_add(taken.items.len(), Ordering::SeqCst);
-                    mine.extend(payloads(&taken.items));
+                    finished.fetch_add(taken.got.len(), Ordering::SeqCst);
+                    mine.extend(payloads(&taken.got));
                     taken.watch
                 }
                 Mode::OnLease => {
                     let leased = session.fetch(&t.db, &mut take).await.unwrap();
                     conflicts += leased.attempts.conflicts;
-                    if let Some(lease) = leased.lease {
+                    if let Some(lease) = leased.got {
                         mine.extend(self.acknowledge(lease, &mut rng, finished).await);
                     }
                     leased.watch

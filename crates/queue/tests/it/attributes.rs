@@ -43,7 +43,7 @@ fn attributes_come_with_the_item_to_every_consumer() {
             };
             check(t.run(async |tr| q.peek_k(tr, k(2)).await).await);
             check(t.run(async |tr| q.pop_k(tr, k(2)).await).await.items);
-            check(t.session(&q).take(&t.db, k(2)).await.unwrap().items);
+            check(t.session(&q).take(&t.db, k(2)).await.unwrap().got);
             let mut lease = t.lease(&q, 2).await.unwrap();
             check(lease.items().to_vec());
             t.acknowledge(&mut lease, &ItemOutcome::Release).await;

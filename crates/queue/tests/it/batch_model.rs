@@ -232,7 +232,7 @@ impl<'t> Run<'t> {
         match self.rng.below(4) {
             0 => {
                 let taken = self.t.session(&work).take(db, k(1)).await.unwrap();
-                for item in taken.items {
+                for item in taken.got {
                     self.ended(&item, Ending::Taken);
                 }
             }

@@ -160,7 +160,7 @@ async fn end_in_every_way(t: &TestDb, work: &Queue, id: &BatchId) {
     // Taken: popped, taken by a session, and taken by a foreign program.
     assert_eq!(t.run(async |tr| work.pop_k(tr, k(1)).await).await.items.len(), 1);
     one().await;
-    assert_eq!(t.session(work).take(db, k(1)).await.unwrap().items.len(), 1);
+    assert_eq!(t.session(work).take(db, k(1)).await.unwrap().got.len(), 1);
     let foreign = one().await;
     t.foreign_pop(work, &foreign).await;
     assert_eq!(t.sweep(&mut sweeper(work), 0, &rules()).await.moved.orphans, 1);
@@ -255,7 +255,7 @@ fn a_member_that_cannot_be_read_ends_as_a_dead_letter() {
             Ok(())
         })
         .await;
-        assert_eq!(t.session(&work).take(&t.db, k(1)).await.unwrap().items.len(), 0);
+        assert_eq!(t.session(&work).take(&t.db, k(1)).await.unwrap().got.len(), 0);
         let dead = BatchCounts { members: 1, dead: 1, ..BatchCounts::default() };
         assert_eq!(t.batch(&home, &id).await.unwrap().counts, dead);
         assert_eq!(work.purge_all_dead(&t.db, &policy(), None).await.unwrap().moved, 1);

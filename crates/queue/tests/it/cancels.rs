@@ -240,7 +240,7 @@ fn a_fetch_of_unknown_outcome_does_not_hand_out_a_cancelled_item() {
             let running = t.run(async |tr| q.view(tr, ItemState::Running, None, k(9)).await).await;
             let Some(item) = running.items.first().filter(|_| first.is_err()) else { continue };
             assert_eq!(cancel(t, &q, &item.id).await, ItemChange::Done(ItemState::Running));
-            let again = session.fetch(&t.db, &mut take).await.unwrap().lease.unwrap();
+            let again = session.fetch(&t.db, &mut take).await.unwrap().got.unwrap();
             let open: Vec<_> = again.open().map(|index| again.items()[index].id.clone()).collect();
             assert!(!open.contains(&item.id) && open.len() == 1, "{script:?}");
             assert_eq!(cancelled(&again), [0], "{script:?}");

@@ -72,7 +72,7 @@ fn an_item_that_no_attempt_has_begun_with_expires_at_its_time() {
             let counts = t.run(async |tr| q.counts(tr).await).await;
             assert_eq!((counts.ready, counts.waiting, counts.dead), (1, 0, 0), "{kind}");
             assert_eq!(rows(t, &q).await, 0);
-            assert_eq!(t.session(&q).take(&t.db, k(9)).await.unwrap().items.len(), 1);
+            assert_eq!(t.session(&q).take(&t.db, k(9)).await.unwrap().got.len(), 1);
             check_empty(t, &q).await;
         }
     });
@@ -224,7 +224,7 @@ fn every_end_of_an_item_removes_its_row() {
                 assert_eq!((cancelled, rows(t, &q).await), (ItemChange::Done(state), 0));
             }
             t.push_items(&q, &[item("a", 10)]).await;
-            assert_eq!(t.session(&q).take(&t.db, k(1)).await.unwrap().items.len(), 1);
+            assert_eq!(t.session(&q).take(&t.db, k(1)).await.unwrap().got.len(), 1);
             assert_eq!(rows(t, &q).await, 0, "{kind}");
         }
     });

@@ -6,7 +6,7 @@ use std::task::Poll;
 use fdb_embedded::{Fault, Gate};
 use futures::poll;
 use kvqueue_queue::recipes::RecipeQueue;
-use kvqueue_queue::{Approach, Packing, Taken};
+use kvqueue_queue::{Approach, Fetched, Item, Packing};
 
 use crate::common::gate::to_the_end;
 use crate::common::{TestDb, fetch_options, on_database};
@@ -27,12 +27,12 @@ async fn dequeue(t: &TestDb, gate: &Gate, queue: &RecipeQueue) -> bool {
 }
 
 /// Runs a take; before each of its commits arrives, the other program removes an item. Returns how many it has removed.
-async fn alongside<F: Future<Output = Taken>>(
+async fn alongside<F: Future<Output = Fetched<Vec<Item>>>>(
     t: &TestDb,
     gate: &Gate,
     queue: &RecipeQueue,
     take: F,
-) -> (Taken, usize) {
+) -> (Fetched<Vec<Item>>, usize) {
     let mut take = pin!(take);
     let mut removed = 0;
     loop {
@@ -62,8 +62,8 @@ fn share(items: usize, n: usize) -> Option<usize> {
             let mut take = fetch_options(n, 0, &mut approach, true);
             let taking = async { session.take_with(&t.db, &mut take).await.unwrap() };
             let (taken, removed) = alongside(t, &gate, &queue, taking).await;
-            (ours, theirs) = (ours + taken.items.len(), theirs + removed);
-            if taken.items.is_empty() {
+            (ours, theirs) = (ours + taken.got.len(), theirs + removed);
+            if taken.got.is_empty() {
                 break;
             }
         }

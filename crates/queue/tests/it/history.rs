@@ -151,7 +151,7 @@ fn every_way_to_end_leaves_one_record_in_queues_of_all_kinds() {
             next(Ending::Taken, &item.id);
             t.push_by(&q, 1, "x").await;
             let taken = Session::new(q.clone()).take(&t.db, k(1)).await.unwrap();
-            next(Ending::Taken, &taken.items[0].id);
+            next(Ending::Taken, &taken.got[0].id);
             t.push_by(&q, 1, "x").await;
             let lease = t.lease_for(&q, 1, 1).await.unwrap();
             t.sweep_leases(&q, 1, &at_most(1)).await;
@@ -344,7 +344,7 @@ fn an_end_of_unknown_outcome_is_recorded_once_in_queues_of_all_kinds() {
             t.end_faults();
             let mut session = Session::new(q.clone());
             faults();
-            let mut taken = session.take(&t.db, k(1)).await.unwrap().items;
+            let mut taken = session.take(&t.db, k(1)).await.unwrap().got;
             t.end_faults();
             let mut one = vec![(t.lease_for(&q, 1, LONG).await.unwrap(), vec![(0, ItemOutcome::Done)])];
             faults();

@@ -119,7 +119,7 @@ fn every_end_has_its_row() {
         push().await;
         t.run(async |tr| q.pop(tr).await).await.unwrap();
         push().await;
-        assert_eq!(Session::new(q.clone()).take(&t.db, k(1)).await.unwrap().items.len(), 1);
+        assert_eq!(Session::new(q.clone()).take(&t.db, k(1)).await.unwrap().got.len(), 1);
         push().await;
         let id = t.run(async |tr| q.oldest(tr).await).await.unwrap();
         q.cancel_item(&t.db, &policy, &id).await.unwrap();

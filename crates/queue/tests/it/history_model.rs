@@ -169,7 +169,7 @@ impl<'t> Run<'t> {
     async fn take(&mut self) {
         let n = 1 + self.rng.below(3);
         let taken = self.session.take(&self.t.db, k(n)).await.unwrap();
-        self.ended(taken.items.into_iter().map(|item| (item.id, Ending::Taken)).collect());
+        self.ended(taken.got.into_iter().map(|item| (item.id, Ending::Taken)).collect());
     }
 
     /// Cancels an item, or retries or deletes it.

@@ -70,7 +70,7 @@ fn a_fetch_for_good_does_not_take_an_item_of_a_key_that_is_held_meanwhile() {
         let mut options = fetch_options(1, 0, &mut approach, false);
         let take = session.take_with(&t.db, &mut options);
         let (conflicted, taken, ()) = overlaps(gate, take, t.acknowledge(&mut lease, &outcome)).await;
-        assert!(conflicted && taken.unwrap().items.is_empty());
+        assert!(conflicted && taken.unwrap().got.is_empty());
     });
 }
 
@@ -207,7 +207,7 @@ impl Storm<'_> {
             let (mut approach, length) = (Approach::Front, if dies { SHORT } else { 60_000_000 });
             let mut options = fetch_options(1 + rng.below(3), length, &mut approach, true);
             let fetched = session.fetch(&self.t.db, &mut options).await.unwrap();
-            match (fetched.lease, fetched.watch) {
+            match (fetched.got, fetched.watch) {
                 (Some(lease), _) if dies => self.begin(&lease),
                 (Some(lease), _) => self.handle(lease, &mut rng).await,
                 (None, Some(watch)) => {

@@ -207,7 +207,7 @@ fn slots_become_free_however_an_item_leaves_its_lease() {
         // An expired lease frees its slot too.
         let mut approach = Approach::Front;
         let mut options = fetch_options(5, SHORT, &mut approach, false);
-        assert!(session.fetch(&t.db, &mut options).await.unwrap().lease.is_some());
+        assert!(session.fetch(&t.db, &mut options).await.unwrap().got.is_some());
         t.sweep_leases(&q, 1, &rules()).await;
         let mut lease = fetch(t, &mut session, 5).await.unwrap();
         assert_eq!(names(Some(&lease)), ["1"]);
@@ -328,7 +328,7 @@ impl Storm<'_> {
             let mut approach = Approach::Front;
             let mut options = fetch_options(1 + rng.below(3), 30_000_000, &mut approach, true);
             let fetched = session.fetch(&self.t.db, &mut options).await.unwrap();
-            match (fetched.lease, fetched.watch) {
+            match (fetched.got, fetched.watch) {
                 (Some(lease), _) => self.handle(lease, rng.below(4) > 0).await,
                 (None, Some(watch)) => {
                     tokio::select! {

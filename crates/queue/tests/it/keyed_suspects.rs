@@ -141,7 +141,7 @@ fn an_idle_consumer_is_woken_when_the_suspect_before_an_item_is_taken() {
         let mut approach = kvqueue_queue::Approach::Front;
         let mut options = crate::common::fetch_options(9, 30_000_000, &mut approach, true);
         let idle = session.fetch(&t.db, &mut options).await.unwrap();
-        assert!(idle.lease.is_none());
+        assert!(idle.got.is_none());
         let other = fetch(t, &mut t.session(&q), 1).await;
         assert_eq!(names(other.as_ref()), ["k"]);
         crate::common::keyed::is_woken(idle.watch.unwrap()).await;

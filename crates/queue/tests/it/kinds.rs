@@ -20,7 +20,7 @@ fn of_every_kind(mut test: impl AsyncFnMut(&TestDb, Queue)) {
 async fn lease(t: &TestDb, session: &mut Session, n: usize) -> Option<Lease> {
     let mut approach = Approach::Front;
     let mut take = fetch_options(n, LONG, &mut approach, false);
-    session.fetch(&t.db, &mut take).await.unwrap().lease
+    session.fetch(&t.db, &mut take).await.unwrap().got
 }
 
 async fn acknowledge(t: &TestDb, lease: &mut Lease, outcomes: &[(usize, ItemOutcome)]) {
@@ -35,7 +35,7 @@ fn items_are_peeked_and_taken_in_order() {
         assert_eq!(payloads(&t.run(async |tr| q.peek_k(tr, k(2)).await).await), ["a", "b"]);
         let mut session = t.session(&q);
         let taken = session.take(&t.db, k(2)).await.unwrap();
-        assert_eq!((payloads(&taken.items), taken.attempts.begun), (vec!["a".into(), "b".into()], 1));
+        assert_eq!((payloads(&taken.got), taken.attempts.begun), (vec!["a".into(), "b".into()], 1));
         assert_eq!(t.len(&q).await, 2);
         let popped = t.run(async |tr| q.pop_k(tr, k(3)).await).await;
         assert_eq!((payloads(&popped.items), popped.short), (vec!["c".into(), "d".into()], true));
@@ -51,7 +51,7 @@ fn a_fetch_of_the_last_item_leaves_the_others_in_order() {
         let mut fetch = async |last| {
             let mut approach = Approach::default();
             let mut take = fetch_options(1, LONG, &mut approach, false).with_last(last);
-            let lease = session.fetch(&t.db, &mut take).await.unwrap().lease;
+            let lease = session.fetch(&t.db, &mut take).await.unwrap().got;
             lease.map_or_else(Vec::new, |lease| payloads(lease.items())).concat()
         };
         // The keys of a keyed queue take turns anyway.
@@ -71,7 +71,7 @@ fn an_idle_take_is_woken_by_a_push() {
         let watch = session.take(&t.db, k(2)).await.unwrap().watch.unwrap();
         t.push_by(&q, 1, "a").await;
         watch.await.unwrap();
-        assert_eq!(payloads(&session.take(&t.db, k(2)).await.unwrap().items), ["a"]);
+        assert_eq!(payloads(&session.take(&t.db, k(2)).await.unwrap().got), ["a"]);
     });
 }
 
@@ -121,7 +121,7 @@ fn a_spread_window_starts_at_the_queues_fetch_end() {
         let mut approach = Approach::default();
         let (mut session, mut all) = (t.session(&q), Vec::new());
         let mut take = fetch_options(4, 0, &mut approach, false);
-        let first = session.take_with(&t.db, &mut take).await.unwrap().items;
+        let first = session.take_with(&t.db, &mut take).await.unwrap().got;
         assert_eq!(payloads(&first), names[..4]);
         // Two sessions that read before either commits: the loser spreads.
         let mut other = t.session(&q);
@@ -131,7 +131,7 @@ fn a_spread_window_starts_at_the_queues_fetch_end() {
             let mut two = fetch_options(4, 0, &mut wide, false);
             let (one, two) =
                 tokio::join!(session.take_with(&t.db, &mut one), other.take_with(&t.db, &mut two));
-            for items in [one.unwrap().items, two.unwrap().items] {
+            for items in [one.unwrap().got, two.unwrap().got] {
                 let run = payloads(&items);
                 assert!(run.is_sorted(), "{run:?}");
                 all.extend(run);
@@ -163,7 +163,7 @@ fn pushes_make_no_take_conflict() {
         let consume = async {
             while taken < ITEMS {
                 let got = session.take(&t.db, k(50)).await.unwrap();
-                taken += got.items.len();
+                taken += got.got.len();
                 conflicts += got.attempts.conflicts;
                 if let Some(watch) = got.watch {
                     watch.await.unwrap();

@@ -93,8 +93,8 @@ fn a_large_take_is_limited_to_one_transaction() {
                 let mut approach = Approach::Front;
                 let take = &mut fetch_options(ITEMS, length, &mut approach, false);
                 let found = match length {
-                    0 => t.session(&q).take_with(&t.db, take).await.unwrap().items.len(),
-                    _ => t.session(&q).fetch(&t.db, take).await.unwrap().lease.unwrap().items().len(),
+                    0 => t.session(&q).take_with(&t.db, take).await.unwrap().got.len(),
+                    _ => t.session(&q).fetch(&t.db, take).await.unwrap().got.unwrap().items().len(),
                 };
                 assert!((10..ITEMS).contains(&found), "{kind:?} {length}: {found}");
             }

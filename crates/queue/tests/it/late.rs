@@ -23,7 +23,7 @@ fn policy() -> RetryPolicy {
     RetryPolicy::default()
 }
 
-async fn take(t: &TestDb, session: &mut Session) -> Fetched {
+async fn take(t: &TestDb, session: &mut Session) -> Fetched<Option<Lease>> {
     let mut approach = Approach::Front;
     let mut take = fetch_options(1, LENGTH, &mut approach, false);
     session.fetch(&t.db, &mut take).await.unwrap()
@@ -31,7 +31,7 @@ async fn take(t: &TestDb, session: &mut Session) -> Fetched {
 
 /// A lease on the first item, for a session of its own.
 async fn lease(t: &TestDb, gate: &Gate, queue: &Queue) -> Lease {
-    to_the_end(gate, pin!(take(t, &mut t.session(queue)))).await.lease.unwrap()
+    to_the_end(gate, pin!(take(t, &mut t.session(queue)))).await.got.unwrap()
 }
 
 async fn sweep(t: &TestDb, sweeper: &mut Sweeper) -> Swept {
@@ -134,9 +134,9 @@ fn an_abandoned_take_does_not_happen_after_the_next() {
             let mut session = t.session(&q);
             let late = given_up(t, &gate, &q, &mut session, for_good).await;
             let items = if for_good {
-                to_the_end(&gate, pin!(session.take(&t.db, k(1)))).await.unwrap().items
+                to_the_end(&gate, pin!(session.take(&t.db, k(1)))).await.unwrap().got
             } else {
-                to_the_end(&gate, pin!(take(t, &mut session))).await.lease.unwrap().items().to_vec()
+                to_the_end(&gate, pin!(take(t, &mut session))).await.got.unwrap().items().to_vec()
             };
             assert_eq!(payloads(&items), ["a"]);
             assert_eq!(arrives(late), 1020);
@@ -160,14 +160,14 @@ fn an_abandoned_take_that_commits_first_is_the_next() {
                 let mut taking = pin!(session.take(&t.db, k(1)));
                 let next = until_sent(&gate, taking.as_mut()).await;
                 assert_eq!((arrives(late), arrives(next)), (0, 1020));
-                to_the_end(&gate, taking).await.unwrap().items
+                to_the_end(&gate, taking).await.unwrap().got
             } else {
                 let mut taking = pin!(take(t, &mut session));
                 let next = until_sent(&gate, taking.as_mut()).await;
                 assert_eq!((arrives(late), arrives(next)), (0, 1020));
                 let leased = to_the_end(&gate, taking).await;
                 assert!(leased.recovered);
-                leased.lease.unwrap().items().to_vec()
+                leased.got.unwrap().items().to_vec()
             };
             assert_eq!(payloads(&items), ["b"]);
             drop(gate);
@@ -180,7 +180,7 @@ async fn take_staged(
     t: &TestDb,
     session: &mut Session,
     approach: &mut Approach,
-) -> Result<Fetched, FetchError> {
+) -> Result<Fetched<Option<Lease>>, FetchError> {
     session.fetch(&t.db, &mut fetch_options(1, LENGTH, approach, false)).await
 }
 

@@ -71,7 +71,7 @@ fn an_acknowledgement_of_unknown_outcome_during_a_version_jump_is_found_committe
             t.push(&q, &["b"]).await;
             let mut approach = Approach::Front;
             let mut take = fetch_options(1, LENGTH, &mut approach, false);
-            let mut lease = session.fetch(&t.db, &mut take).await.unwrap().lease.unwrap();
+            let mut lease = session.fetch(&t.db, &mut take).await.unwrap().got.unwrap();
             let Some(gate) = t.close_gate() else { return };
             let policy = RetryPolicy::default();
             let mut settle = pin!(lease.acknowledge(&t.db, &policy, &[(0, ItemOutcome::Done)]));

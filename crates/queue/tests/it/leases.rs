@@ -11,14 +11,14 @@ use crate::common::{TestDb, fetch_options, k, on_database, payloads};
 /// Thirty seconds in versions.
 const LONG: u64 = 30_000_000;
 
-async fn take(t: &TestDb, session: &mut Session, n: usize) -> Fetched {
+async fn take(t: &TestDb, session: &mut Session, n: usize) -> Fetched<Option<Lease>> {
     let mut approach = Approach::Front;
     let mut take = fetch_options(n, LONG, &mut approach, true);
     session.fetch(&t.db, &mut take).await.unwrap()
 }
 
 async fn lease(t: &TestDb, queue: &Queue, n: usize) -> Lease {
-    take(t, &mut t.session(queue), n).await.lease.expect("there are items")
+    take(t, &mut t.session(queue), n).await.got.expect("there are items")
 }
 
 fn all(lease: &Lease, outcome: &ItemOutcome) -> Vec<(usize, ItemOutcome)> {
@@ -242,7 +242,7 @@ fn a_fetch_happens_once_under_unknown_outcomes() {
                 return;
             }
             let mut session = t.session(&q);
-            let mut lease = take(t, &mut session, 2).await.lease.unwrap();
+            let mut lease = take(t, &mut session, 2).await.got.unwrap();
             t.end_faults();
             assert_eq!(payloads(lease.items()), ["a", "b"], "{script:?}");
             assert_eq!(t.list(&q).await, ["c"], "{script:?}");

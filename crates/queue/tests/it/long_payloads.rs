@@ -64,7 +64,7 @@ fn pop_and_take_clear_long_payloads() {
         let long = payload(250_000);
         t.session(&q).push(&t.db, &[&long, &long]).await.unwrap();
         same(&t.run(async |tr| q.pop(tr).await).await.unwrap().payload, &long);
-        same(&t.session(&q).take(&t.db, k(1)).await.unwrap().items[0].payload, &long);
+        same(&t.session(&q).take(&t.db, k(1)).await.unwrap().got[0].payload, &long);
         assert_eq!(left(t).await, 0);
     });
 }

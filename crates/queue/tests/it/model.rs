@@ -118,8 +118,8 @@ impl<'t> World<'t> {
         let items = loop {
             match session.take(&self.t.db, k(n)).await {
                 Ok(taken) => {
-                    assert_eq!(taken.items.is_empty(), taken.watch.is_some());
-                    break payloads(&taken.items);
+                    assert_eq!(taken.got.is_empty(), taken.watch.is_some());
+                    break payloads(&taken.got);
                 }
                 // Given up; what it may have removed comes with the next.
                 Err(_) => continue,
@@ -180,7 +180,7 @@ impl<'t> World<'t> {
         let mut left = Vec::new();
         loop {
             let taken = session.take(&self.t.db, k(7)).await.unwrap();
-            left.extend(payloads(&taken.items));
+            left.extend(payloads(&taken.got));
             if taken.watch.is_some() {
                 break;
             }

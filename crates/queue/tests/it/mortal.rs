@@ -91,7 +91,7 @@ impl World<'_> {
             let length = if dies { SHORT } else { 30_000_000 };
             let mut approach = Approach::default();
             let mut take = fetch_options(rng.below(5) + 1, length, &mut approach, false);
-            let Some(mut lease) = session.fetch(&self.t.db, &mut take).await.unwrap().lease else {
+            let Some(mut lease) = session.fetch(&self.t.db, &mut take).await.unwrap().got else {
                 tokio::task::yield_now().await;
                 continue;
             };

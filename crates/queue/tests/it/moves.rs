@@ -179,7 +179,7 @@ fn items_popped_during_a_move_are_not_moved() {
             let mut popped = Vec::new();
             let mut session = t.session(&from);
             while popped.len() < 200 {
-                let items = session.take(&t.db, k(3)).await.unwrap().items;
+                let items = session.take(&t.db, k(3)).await.unwrap().got;
                 if items.is_empty() {
                     break;
                 }

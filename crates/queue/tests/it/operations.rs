@@ -171,7 +171,7 @@ fn payloads_of_any_length_up_to_the_limit() {
         let largest = vec![0xab; MAX_PAYLOAD];
         session.push(&t.db, &[Vec::new(), vec![7; MAX_VALUE], largest.clone()]).await.unwrap();
         let mut payloads = Vec::new();
-        while let taken = session.take(&t.db, k(3)).await.unwrap().items
+        while let taken = session.take(&t.db, k(3)).await.unwrap().got
             && !taken.is_empty()
         {
             payloads.extend(taken.into_iter().map(|item| item.payload));

@@ -37,7 +37,7 @@ fn long_queues_are_read_page_by_page() {
         let listed = t.run(async |tr| q.list(tr).await).await;
         assert!(listed.iter().map(|item| &item.payload[..]).eq(large.iter().map(|payload| &payload[..])));
 
-        let taken = session.take(&t.db, k(150)).await.unwrap().items;
+        let taken = session.take(&t.db, k(150)).await.unwrap().got;
         assert!(
             taken.iter().map(|item| &item.payload[..]).eq(large[..150].iter().map(|payload| &payload[..]))
         );
@@ -92,7 +92,7 @@ fn concurrent_sessions_lose_and_double_nothing() {
                 if taken.watch.is_some() {
                     return items;
                 }
-                items.extend(payloads(&taken.items));
+                items.extend(payloads(&taken.got));
             }
         };
         let (a, b, c) = tokio::join!(consume(), consume(), consume());

@@ -136,7 +136,7 @@ fn the_last_item_is_that_of_all_partitions() {
         let mut found = Vec::new();
         for _ in 0..6 {
             let mut take = fetch_options(1, LONG, &mut approach, false).with_last(true);
-            found.extend(payloads(session.fetch(&t.db, &mut take).await.unwrap().lease.unwrap().items()));
+            found.extend(payloads(session.fetch(&t.db, &mut take).await.unwrap().got.unwrap().items()));
         }
         assert_eq!(found, ["f", "e", "d", "c", "b", "a"]);
     });
@@ -165,7 +165,7 @@ fn a_fetch_finds_the_items_of_a_queue_that_was_divided_a_moment_ago() {
     on_database(async |t| {
         let q = t.queue("q");
         let mut session = t.session(&q);
-        let mut take = async || session.take(&t.db, k(10)).await.unwrap().items.len();
+        let mut take = async || session.take(&t.db, k(10)).await.unwrap().got.len();
         // From here on it knows for a tenth of a second that there are no partitions.
         assert_eq!(take().await, 0);
         t.divide(&q, 2, LOOSE).await;
@@ -203,7 +203,7 @@ fn a_fetch_stays_within_the_disorder_bound() {
                 let mut approach = Approach::Front;
                 let mut take = fetch_options(rng.below(6) + 1, LONG, &mut approach, false);
                 let fetch = consumers[rng.below(4)].fetch(&t.db, &mut take).await.unwrap();
-                let Some(mut lease) = fetch.lease else {
+                let Some(mut lease) = fetch.got else {
                     assert_eq!(before, []);
                     continue;
                 };
@@ -239,13 +239,13 @@ fn without_disorder_items_are_fetched_in_the_order_of_pushes() {
         while fetched.len() < 20 {
             let mut approach = Approach::Front;
             let mut take = fetch_options(7, LONG, &mut approach, false);
-            let mut lease = session.fetch(&t.db, &mut take).await.unwrap().lease.unwrap();
+            let mut lease = session.fetch(&t.db, &mut take).await.unwrap().got.unwrap();
             fetched.extend(payloads(lease.items()));
             t.acknowledge(&mut lease, &ItemOutcome::Done).await;
         }
         while fetched.len() < 40 {
             let taken = session.take(&t.db, k(3)).await.unwrap();
-            fetched.extend(payloads(&taken.items));
+            fetched.extend(payloads(&taken.got));
         }
         assert_eq!(fetched, names);
     });
@@ -267,7 +267,7 @@ fn sessions_at_one_queue_soon_stop_to_conflict() {
                 let fetched = session.fetch(&t.db, &mut take).await.unwrap();
                 conflicts += fetched.attempts.conflicts;
                 late += if fetch >= 30 { fetched.attempts.conflicts } else { 0 };
-                t.acknowledge(&mut fetched.lease.unwrap(), &ItemOutcome::Done).await;
+                t.acknowledge(&mut fetched.got.unwrap(), &ItemOutcome::Done).await;
             }
             println!("session {n}: {conflicts} conflicts in 60 fetches, {late} in the last 30");
             late
@@ -299,7 +299,7 @@ fn the_number_of_partitions_changes_while_the_queue_is_in_use() {
             pushed_to.push(used);
             for _ in 0..12 {
                 let taken = consumer.take(&t.db, k(1)).await.unwrap();
-                fetched.extend(payloads(&taken.items));
+                fetched.extend(payloads(&taken.got));
             }
         }
         let expected = [1, 4, 2, 8, 1].map(|count| (0..count).collect::<BTreeSet<u8>>());
@@ -308,10 +308,10 @@ fn the_number_of_partitions_changes_while_the_queue_is_in_use() {
         let mut late = t.session(&q);
         loop {
             let taken = late.take(&t.db, k(5)).await.unwrap();
-            if taken.items.is_empty() {
+            if taken.got.is_empty() {
                 break;
             }
-            fetched.extend(payloads(&taken.items));
+            fetched.extend(payloads(&taken.got));
         }
         assert_eq!((fetched, t.len(&q).await), (rest, 0));
         assert_eq!(t.run(async |tr| q.partitions(tr).await).await, Some(Partitions::new(1, LOOSE).unwrap()));
@@ -415,8 +415,8 @@ fn keys_operations_and_long_payloads_work_in_every_partition() {
         assert_eq!(partitions_of(&t.ready_ids(&q).await), BTreeSet::from([0, 1, 2]));
         for _ in 0..6 {
             let taken = session.take(&t.db, k(2)).await.unwrap();
-            assert_eq!(payloads(&taken.items), [long.as_str(), "b"]);
-            assert_eq!(taken.items[1].attribute("k"), Some("v"));
+            assert_eq!(payloads(&taken.got), [long.as_str(), "b"]);
+            assert_eq!(taken.got[1].attribute("k"), Some("v"));
         }
         session.close(&t.db).await.unwrap();
         let left = crate::common::kinds_of_records(t, &q).await;
@@ -503,7 +503,7 @@ fn foreign_programs_go_on_with_partition_0() {
         t.push_each(&q, &["a", "b"]).await;
         let taken = t.session(&q).take(&t.db, k(9)).await.unwrap();
         let more = t.session(&q).take(&t.db, k(9)).await.unwrap();
-        let mut all = payloads(&[taken.items, more.items].concat());
+        let mut all = payloads(&[taken.got, more.got].concat());
         all.sort_unstable();
         assert_eq!(all, ["a", "b", "foreign", "foreign"]);
         assert_eq!(t.len(&q).await, 0);
@@ -523,11 +523,11 @@ fn an_idle_fetch_is_woken_by_a_push_to_any_partition() {
         let mut consumer = t.session(&q);
         for round in 0..8 {
             let taken = consumer.take(&t.db, k(1)).await.unwrap();
-            assert!(taken.items.is_empty(), "round {round}");
+            assert!(taken.got.is_empty(), "round {round}");
             let watch = taken.watch.unwrap();
             t.push_each(&q, &["x"]).await;
             watch.await.unwrap();
-            assert_eq!(payloads(&consumer.take(&t.db, k(1)).await.unwrap().items), ["x"]);
+            assert_eq!(payloads(&consumer.take(&t.db, k(1)).await.unwrap().got), ["x"]);
         }
     });
 }
@@ -550,7 +550,7 @@ fn suspects_do_not_hold_up_the_other_partitions() {
         loop {
             let mut approach = Approach::Front;
             let mut take = fetch_options(4, LONG, &mut approach, false);
-            let Some(lease) = session.fetch(&t.db, &mut take).await.unwrap().lease else { break };
+            let Some(lease) = session.fetch(&t.db, &mut take).await.unwrap().got else { break };
             fetched.extend(payloads(lease.items()));
             leases.push(lease);
         }

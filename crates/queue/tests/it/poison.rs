@@ -135,7 +135,7 @@ async fn take_all_for(t: &TestDb, session: &mut Session, n: usize, length: u64) 
     loop {
         let mut approach = Approach::Front;
         let mut take = fetch_options(n, length, &mut approach, false);
-        match session.fetch(&t.db, &mut take).await.unwrap().lease {
+        match session.fetch(&t.db, &mut take).await.unwrap().got {
             Some(lease) => leases.push(lease),
             None => return leases,
         }
@@ -252,7 +252,7 @@ impl Worker<'_> {
         while items < BATCH {
             let mut approach = Approach::Front;
             let mut take = fetch_options(BATCH, LONG, &mut approach, false);
-            let mut lease = self.session.fetch(&self.t.db, &mut take).await.unwrap().lease.unwrap();
+            let mut lease = self.session.fetch(&self.t.db, &mut take).await.unwrap().got.unwrap();
             if lease.is_in_quarantine() {
                 assert!(self.suspects.replace(lease).is_none());
                 continue;

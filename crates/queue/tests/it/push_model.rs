@@ -167,7 +167,7 @@ impl<'t> World<'t> {
     }
 
     async fn pop(&mut self) {
-        let taken = self.t.session(&self.queue).take(&self.t.db, k(1)).await.unwrap().items;
+        let taken = self.t.session(&self.queue).take(&self.t.db, k(1)).await.unwrap().got;
         taken.iter().for_each(|item| self.moved(&item.id, Place::Gone));
     }
 

@@ -93,7 +93,7 @@ async fn session_that_leaves_a_slot(t: &TestDb, q: &Queue, gate: impl Fn() -> Ga
         let (mut approach, k) = (Approach::Front, k(1));
         let mut options = FetchOptions::new(k, Duration::from_secs(30), &mut approach);
         let fetched = session.fetch(&t.db, &mut options).await.unwrap();
-        match fetched.lease {
+        match fetched.got {
             None => {
                 assert!(fetched.is_full && fetched.look_again_in.is_some(), "{fetched:?}");
                 return (session, lease);

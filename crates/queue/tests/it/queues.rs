@@ -44,7 +44,7 @@ fn a_queue_exists_from_its_first_push_until_it_is_deleted() {
     on_database(async |t| {
         let q = t.queue("q");
         let mut session = t.session(&q);
-        assert!(session.take(&t.db, k(1)).await.unwrap().items.is_empty());
+        assert!(session.take(&t.db, k(1)).await.unwrap().got.is_empty());
         assert!(found(t, &t.prefix).await.is_empty());
         session.push(&t.db, &["item"]).await.unwrap();
         drop(session.take(&t.db, k(1)).await.unwrap());

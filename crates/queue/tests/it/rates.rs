@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use foundationdb::Transaction;
 use kvqueue_queue::{
-    Approach, AtLeast, FetchOptions, Fetched, HeldBy, ItemOutcome, Kind, Limits, Queue, Rate, Scope, Session,
-    WaitsOn,
+    Approach, AtLeast, FetchOptions, Fetched, HeldBy, ItemOutcome, Kind, Lease, Limits, Queue, Rate, Scope,
+    Session, WaitsOn,
 };
 
 use crate::common::gate::overlaps;
@@ -29,7 +29,7 @@ fn hourly(burst: u32) -> Limits {
     Limits::default().with_rate(rate.with_burst(NonZeroU32::new(burst).unwrap()))
 }
 
-async fn fetch(t: &TestDb, session: &mut Session, n: usize) -> Fetched {
+async fn fetch(t: &TestDb, session: &mut Session, n: usize) -> Fetched<Option<Lease>> {
     let mut approach = Approach::Front;
     let mut options = FetchOptions::new(k(n), Duration::from_secs(30), &mut approach).with_watch(true);
     session.fetch(&t.db, &mut options).await.unwrap()
@@ -38,7 +38,7 @@ async fn fetch(t: &TestDb, session: &mut Session, n: usize) -> Fetched {
 /// How many items of each key a fetch gets.
 async fn counts(t: &TestDb, session: &mut Session, n: usize) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
-    let lease = fetch(t, session, n).await.lease;
+    let lease = fetch(t, session, n).await.got;
     for item in lease.iter().flat_map(|lease| lease.items()) {
         let key = String::from_utf8(item.id.key().unwrap()).unwrap();
         *counts.entry(key).or_default() += 1;
@@ -68,13 +68,13 @@ fn each_key_starts_its_burst_and_then_waits() {
         let first = counts(t, &mut session, 100).await;
         assert_eq!(first, of([("tenant-1", 3), ("tenant-2", 3), ("tenant-vip", 5), ("other", 10)]));
         let idle = fetch(t, &mut session, 100).await;
-        assert!(idle.lease.is_none() && idle.watch.is_some());
+        assert!(idle.got.is_none() && idle.watch.is_some());
         let wait = idle.look_again_in.unwrap();
         assert!(wait > Duration::from_secs(3_000) && wait <= Duration::from_secs(3 * 3_600), "{wait:?}");
         assert_eq!((rows(t, &q, "parked").await, rows(t, &q, "timer").await), (3, 3));
         // A further push to a key that waits changes nothing of it.
         push(t, &q, "tenant-1", 1).await;
-        assert!(fetch(t, &mut session, 100).await.lease.is_none());
+        assert!(fetch(t, &mut session, 100).await.got.is_none());
     });
 }
 
@@ -94,7 +94,7 @@ fn tenants_and_the_whole_queue_have_rates_of_their_own() {
         assert_eq!(first["u"], 5);
         // For the rate of the queue no key is parked, and consumers know when to look again.
         let idle = fetch(t, &mut session, 100).await;
-        assert!(idle.lease.is_none() && idle.look_again_in.is_some());
+        assert!(idle.got.is_none() && idle.look_again_in.is_some());
         assert_eq!(rows(t, &q, "parked").await, 2);
         limit(t, &q, "", Limits::default()).await;
         assert_eq!(counts(t, &mut session, 100).await, of([("u", 5)]));
@@ -111,7 +111,7 @@ fn a_changed_or_removed_rate_takes_effect_at_once() {
         let mut session = t.session(&q);
         assert_eq!(counts(t, &mut session, 100).await, of([("a", 1), ("b", 1)]));
         let idle = fetch(t, &mut session, 100).await;
-        assert!(idle.lease.is_none());
+        assert!(idle.got.is_none());
         limit(t, &q, "a", rate(1_000, Duration::from_secs(1))).await;
         // The change wakes who waits.
         tokio::time::timeout(Duration::from_secs(10), idle.watch.unwrap()).await.unwrap().unwrap();
@@ -152,7 +152,7 @@ async fn starts_without_a_rate(t: &TestDb) -> f64 {
         let mut session = t.session(&q);
         let mut started = 0;
         while begin.elapsed() < span {
-            let Some(mut lease) = fetch(t, &mut session, 1).await.lease else { continue };
+            let Some(mut lease) = fetch(t, &mut session, 1).await.got else { continue };
             started += lease.items().len();
             t.acknowledge(&mut lease, &ItemOutcome::Done).await;
         }
@@ -182,7 +182,7 @@ fn consumers_that_wait_for_timers_keep_the_rate_and_do_not_fall_behind() {
             let mut session = t.session(&q);
             while begin.elapsed() < span {
                 let fetched = fetch(t, &mut session, 10).await;
-                let Some(mut lease) = fetched.lease else {
+                let Some(mut lease) = fetched.got else {
                     let wait = fetched.look_again_in.unwrap_or(Duration::from_secs(5));
                     let _ = tokio::time::timeout(wait, fetched.watch.unwrap()).await;
                     continue;
@@ -230,7 +230,7 @@ fn rows_of_unused_keys_do_not_gather() {
         let mut session = t.session(&q);
         for n in 0..60 {
             push(t, &q, &format!("key {n:02}"), 1).await;
-            let mut lease = fetch(t, &mut session, 10).await.lease.unwrap();
+            let mut lease = fetch(t, &mut session, 10).await.got.unwrap();
             t.acknowledge(&mut lease, &ItemOutcome::Done).await;
             let version = t.version().await;
             t.until_past(version + 1_000).await;
@@ -251,7 +251,7 @@ fn a_throttle_holds_a_key_a_tenant_or_the_queue_and_spends_no_attempt() {
             let q = t.queue_of(format!("{scope:?}"), Kind::Keyed);
             push(t, &q, "t/1", 2).await;
             let mut session = t.session(&q);
-            let mut lease = fetch(t, &mut session, 1).await.lease.unwrap();
+            let mut lease = fetch(t, &mut session, 1).await.got.unwrap();
             push(t, &q, "t/2", 1).await;
             push(t, &q, "u", 1).await;
             let wait = Duration::from_secs(1);
@@ -262,11 +262,10 @@ fn a_throttle_holds_a_key_a_tenant_or_the_queue_and_spends_no_attempt() {
             let got = counts(t, &mut session, 10).await;
             assert_eq!(got.keys().collect::<Vec<_>>(), others, "{scope:?}");
             let idle = fetch(t, &mut session, 10).await;
-            assert!(idle.lease.is_none());
+            assert!(idle.got.is_none());
             let wait = idle.look_again_in.unwrap();
             assert!(wait <= Duration::from_secs(1), "{wait:?}");
-            let lease =
-                within(async || fetch(t, &mut session, 10).await.lease, Option::is_some).await.unwrap();
+            let lease = within(async || fetch(t, &mut session, 10).await.got, Option::is_some).await.unwrap();
             assert!(begin.elapsed() >= Duration::from_millis(900), "{:?}", begin.elapsed());
             let first = lease.items().iter().find(|item| item.payload == "t/1 0").unwrap();
             assert_eq!(first.attempt, 1);
@@ -285,14 +284,17 @@ fn a_shorter_throttle_does_not_end_a_longer_one() {
         let q = keyed(t);
         push(t, &q, "a", 2).await;
         let mut session = t.session(&q);
-        let mut first = fetch(t, &mut session, 1).await.lease.unwrap();
-        let mut second = fetch(t, &mut session, 1).await.lease.unwrap();
+        let mut first = fetch(t, &mut session, 1).await.got.unwrap();
+        let mut second = fetch(t, &mut session, 1).await.got.unwrap();
         let throttle = |secs| ItemOutcome::Throttle { scope: Scope::Key, wait: Duration::from_secs(secs) };
         t.acknowledge(&mut first, &throttle(1_000)).await;
         t.acknowledge(&mut second, &throttle(1)).await;
         let idle = fetch(t, &mut session, 1).await;
-        assert!(idle.lease.is_none() && idle.look_again_in.unwrap() > Duration::from_secs(900));
+        assert!(idle.got.is_none() && idle.look_again_in.unwrap() > Duration::from_secs(900));
         assert_eq!(rows(t, &q, "timer").await, 1);
+        // The same goes for items that leave the queue.
+        let idle = session.take(&t.db, k(1)).await.unwrap();
+        assert!(idle.got.is_empty() && idle.look_again_in.unwrap() > Duration::from_secs(900));
     });
 }
 
@@ -304,9 +306,9 @@ fn a_throttle_of_no_key_and_of_a_queue_without_keys_is_a_release() {
             let q = t.queue_of(format!("{kind}"), kind);
             t.push(&q, &["x"]).await;
             let mut session = t.session(&q);
-            let mut lease = fetch(t, &mut session, 1).await.lease.unwrap();
+            let mut lease = fetch(t, &mut session, 1).await.got.unwrap();
             t.acknowledge(&mut lease, &throttle).await;
-            assert!(fetch(t, &mut session, 1).await.lease.is_some());
+            assert!(fetch(t, &mut session, 1).await.got.is_some());
         }
     });
 }
@@ -318,18 +320,18 @@ fn an_idle_consumer_of_another_process_learns_of_a_first_timer() {
         limit(t, &q, "*", rate(1, Duration::from_secs(2))).await;
         let (mut one, mut other) = (t.session(&q), t.session(&q));
         let idle = fetch(t, &mut other, 1).await;
-        assert!(idle.lease.is_none() && idle.look_again_in.is_none());
+        assert!(idle.got.is_none() && idle.look_again_in.is_none());
         push(t, &q, "a", 2).await;
         idle.watch.unwrap().await.unwrap();
         // It looks again before the other one has fetched, and loses the race.
-        assert!(fetch(t, &mut one, 1).await.lease.is_some());
+        assert!(fetch(t, &mut one, 1).await.got.is_some());
         let idle = fetch(t, &mut other, 1).await;
-        assert!(idle.lease.is_none() && idle.look_again_in.is_some());
+        assert!(idle.got.is_none() && idle.look_again_in.is_some());
         // A timer of another key that is set while it waits wakes it.
         push(t, &q, "b", 1).await;
         idle.watch.unwrap().await.unwrap();
         let idle = fetch(t, &mut other, 1).await;
-        assert!(idle.lease.is_some());
+        assert!(idle.got.is_some());
     });
 }
 
@@ -385,14 +387,14 @@ fn the_reason_why_an_item_waits_can_be_read() {
         limit(t, &q, "line", Limits::default().with_ordered(true)).await;
         push(t, &q, "line", 2).await;
         let mut session = t.session(&q);
-        let mut first = fetch(t, &mut session, 1).await.lease.unwrap();
+        let mut first = fetch(t, &mut session, 1).await.got.unwrap();
         let held = first.items()[0].id.clone();
         t.acknowledge(&mut first, &later(4_000_000_000_000)).await;
         for key in ["slow", "two", "free"] {
             push(t, &q, key, 4).await;
         }
-        let lease = fetch(t, &mut session, 5).await.lease.unwrap();
-        assert!(fetch(t, &mut session, 1).await.lease.is_some());
+        let lease = fetch(t, &mut session, 5).await.got.unwrap();
+        assert!(fetch(t, &mut session, 1).await.got.is_some());
         let items = t.run(async |tr| q.peek_k(tr, k(99)).await).await;
         let last = |key: &str| {
             let of = items.iter().filter(|item| item.id.key().as_deref() == Some(key.as_bytes()));
@@ -420,8 +422,8 @@ fn versions_that_went_back_stop_no_key() {
         limit(t, &q, "*", rate(1, Duration::from_secs(1))).await;
         push(t, &q, "a", 3).await;
         let mut session = t.session(&q);
-        assert!(fetch(t, &mut session, 1).await.lease.is_some());
-        assert!(fetch(t, &mut session, 1).await.lease.is_none());
+        assert!(fetch(t, &mut session, 1).await.got.is_some());
+        assert!(fetch(t, &mut session, 1).await.got.is_none());
         // As a restore into a younger database leaves it: what was paid, and the timer, are far ahead.
         let far = t.version().await + 86_400_000_000;
         t.run(async |tr: &Transaction| {
@@ -430,7 +432,7 @@ fn versions_that_went_back_stop_no_key() {
         })
         .await;
         let begin = Instant::now();
-        within(async || fetch(t, &mut session, 1).await.lease, Option::is_some).await;
+        within(async || fetch(t, &mut session, 1).await.got, Option::is_some).await;
         assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
     });
 }

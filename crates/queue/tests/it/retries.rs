@@ -41,7 +41,7 @@ fn retries_of_a_transaction_are_bounded_in_time() {
         t.end_faults();
         // What comes now is not to be bounded: on a machine that is busy it may take longer.
         let mut session = session.with_policy(RetryPolicy::default());
-        assert_eq!(session.take(&t.db, k(1)).await.unwrap().items.len(), 1);
+        assert_eq!(session.take(&t.db, k(1)).await.unwrap().got.len(), 1);
     });
 }
 

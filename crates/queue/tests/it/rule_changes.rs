@@ -69,7 +69,7 @@ fn the_first_lease_after_a_change_of_the_rules_does_not_wait_for_parked_keys() {
         let mut approach = Approach::Front;
         let fetched =
             session.fetch(&t.db, &mut fetch_options(1, 30_000_000, &mut approach, false)).await.unwrap();
-        assert!(fetched.lease.is_some());
+        assert!(fetched.got.is_some());
         assert!(fetched.attempts.begun <= 2, "{:?}", fetched.attempts);
         assert!(is_pending(t, &q).await, "the test is to have more keys than that");
         // Fetches that find nothing else look at all of them, each at a bounded number.
@@ -77,7 +77,7 @@ fn the_first_lease_after_a_change_of_the_rules_does_not_wait_for_parked_keys() {
         while is_pending(t, &q).await {
             let fetched =
                 session.fetch(&t.db, &mut fetch_options(1, 30_000_000, &mut approach, false)).await.unwrap();
-            assert!(fetched.lease.is_none());
+            assert!(fetched.got.is_none());
             fetches += 1;
         }
         assert!((2..5).contains(&fetches), "{fetches}");
@@ -98,13 +98,13 @@ fn one_process_looks_at_parked_keys_and_another_goes_on_when_it_has_stopped() {
         let (mut one, mut other) = (t.session(&q), t.session(&q));
         // It looks at a page, and then has something else to do.
         let options = &mut fetch_options(1, 30_000_000, &mut approach, false);
-        assert!(one.fetch(&t.db, options).await.unwrap().lease.is_some());
+        assert!(one.fetch(&t.db, options).await.unwrap().got.is_some());
         let fetched = other.fetch(&t.db, options).await.unwrap();
-        assert!(fetched.lease.is_none() && is_pending(t, &q).await);
+        assert!(fetched.got.is_none() && is_pending(t, &q).await);
         let again = fetched.look_again_in.expect("it may have to go on");
         t.until_past(t.version().await + u64::try_from(again.as_micros()).unwrap()).await;
         while is_pending(t, &q).await {
-            assert!(other.fetch(&t.db, options).await.unwrap().lease.is_none());
+            assert!(other.fetch(&t.db, options).await.unwrap().got.is_none());
         }
     });
 }

@@ -132,7 +132,7 @@ async fn run(t: &TestDb, seed: u64) {
             8 => {
                 let mut session = t.session(&queue);
                 let take = pin!(session.take(&t.db, k(1)));
-                taken.extend(to_the_end(&gate, take).await.unwrap().items);
+                taken.extend(to_the_end(&gate, take).await.unwrap().got);
             }
             9 => {
                 let (name, ..) = SCHEDULES[rng.below(SCHEDULES.len())];

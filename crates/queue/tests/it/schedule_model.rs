@@ -115,7 +115,7 @@ impl<'t> Run<'t> {
         let (t, queue) = (self.t, &self.queue);
         let mut session = t.session(queue);
         let taken = session.take(&t.db, crate::common::k(1)).await.unwrap();
-        self.ended += taken.items.len();
+        self.ended += taken.got.len();
     }
 
     async fn pause_and_resume(&mut self) {

@@ -44,11 +44,11 @@ fn take_returns_items_or_a_watch() {
         t.push(&q, &["a", "b", "c"]).await;
         let mut session = t.session(&q);
         let full = session.take(&t.db, k(2)).await.unwrap();
-        assert_eq!((payloads(&full.items), full.watch.is_none()), (vec!["a".into(), "b".into()], true));
+        assert_eq!((payloads(&full.got), full.watch.is_none()), (vec!["a".into(), "b".into()], true));
         let short = session.take(&t.db, k(2)).await.unwrap();
-        assert_eq!((payloads(&short.items), short.watch.is_none()), (vec!["c".into()], true));
+        assert_eq!((payloads(&short.got), short.watch.is_none()), (vec!["c".into()], true));
         let empty = session.take(&t.db, k(2)).await.unwrap();
-        assert!(empty.items.is_empty() && empty.watch.is_some());
+        assert!(empty.got.is_empty() && empty.watch.is_some());
         assert_eq!(t.len(&q).await, 0);
     });
 }
@@ -99,7 +99,7 @@ fn a_take_does_not_conflict_with_pushes() {
             let (mut items, mut conflicts) = (0, 0);
             while items < 101 {
                 let taken = consumer.take(&t.db, k(50)).await.unwrap();
-                items += taken.items.len();
+                items += taken.got.len();
                 conflicts += taken.attempts.conflicts;
                 if let Some(watch) = taken.watch {
                     watch.await.unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fdb_embedded::Fault::{UnknownCommitted, UnknownNotCommitted};
 use fdb_embedded::{Fault, Faults};
 use kvqueue_queue::{
-    FetchedFor, ItemOutcome, Lease, LeaseError, RetryPolicy, Session, Share, acknowledge_together,
+    Fetched, ItemOutcome, Lease, LeaseError, RetryPolicy, Session, Share, acknowledge_together,
 };
 
 use crate::common::{SHORT, TestDb, k, on_database, payloads, rules, sweeper};
@@ -14,7 +14,7 @@ fn shares(of: &[usize]) -> Vec<Share> {
     of.iter().map(|n| Share { k: k(*n), lease: Duration::from_secs(30) }).collect()
 }
 
-async fn fetch(t: &TestDb, session: &mut Session, of: &[usize]) -> FetchedFor {
+async fn fetch(t: &TestDb, session: &mut Session, of: &[usize]) -> Fetched<Vec<Lease>> {
     session.fetch_for(&t.db, &shares(of), true).await.unwrap()
 }
 
@@ -39,19 +39,19 @@ fn each_share_gets_a_lease_of_its_own_in_order() {
         let q = t.queue("q");
         t.push(&q, &["a", "b", "c", "d", "e"]).await;
         let mut session = t.session(&q);
-        assert!(fetch(t, &mut session, &[]).await.leases.is_empty());
+        assert!(fetch(t, &mut session, &[]).await.got.is_empty());
         let first = fetch(t, &mut session, &[2, 1]).await;
-        assert_eq!(items(&first.leases), [vec!["a", "b"], vec!["c"]]);
+        assert_eq!(items(&first.got), [vec!["a", "b"], vec!["c"]]);
         assert!(first.watch.is_none() && !first.recovered);
         // Who comes last gets what is left, or nothing.
         let second = fetch(t, &mut session, &[1, 3, 2]).await;
-        assert_eq!(items(&second.leases), [vec!["d"], vec!["e"]]);
-        let ids: Vec<_> = first.leases.iter().chain(&second.leases).map(Lease::id).collect();
+        assert_eq!(items(&second.got), [vec!["d"], vec!["e"]]);
+        let ids: Vec<_> = first.got.iter().chain(&second.got).map(Lease::id).collect();
         assert!(ids.windows(2).all(|two| two[0] < two[1]), "{ids:?}");
         let third = fetch(t, &mut session, &[1, 1]).await;
-        assert!(third.leases.is_empty() && third.watch.is_some());
-        let mut leases = all(first.leases, &ItemOutcome::Done);
-        leases.extend(all(second.leases, &ItemOutcome::Release));
+        assert!(third.got.is_empty() && third.watch.is_some());
+        let mut leases = all(first.got, &ItemOutcome::Done);
+        leases.extend(all(second.got, &ItemOutcome::Release));
         for result in acknowledge_together(&t.db, &RetryPolicy::default(), &mut leases).await {
             result.unwrap();
         }
@@ -76,13 +76,13 @@ fn leases_of_shares_are_made_once_under_unknown_outcomes() {
             while found.len() < 2 {
                 let fetched = fetch(t, &mut session, &[1, 1]).await;
                 assert_eq!(fetched.recovered, script == [UnknownCommitted]);
-                found.extend(fetched.leases);
+                found.extend(fetched.got);
             }
             t.end_faults();
             assert_eq!(items(&found), [["a"], ["b"]], "{script:?}");
             assert_eq!(t.list(&q).await, ["c"], "{script:?}");
             let third = fetch(t, &mut session, &[1, 1]).await;
-            assert_eq!((items(&third.leases), third.recovered), (vec![vec!["c".to_owned()]], false));
+            assert_eq!((items(&third.got), third.recovered), (vec![vec!["c".to_owned()]], false));
         }
     });
 }
@@ -103,12 +103,12 @@ fn leases_of_a_fetch_that_failed_are_found_one_by_one() {
             let mut found = fetch(t, &mut session, &[2]).await;
             if fault == UnknownCommitted {
                 assert!(found.recovered);
-                found.leases.extend(fetch(t, &mut session, &[2]).await.leases);
-                assert_eq!(items(&found.leases), [["a"], ["b"]]);
+                found.got.extend(fetch(t, &mut session, &[2]).await.got);
+                assert_eq!(items(&found.got), [["a"], ["b"]]);
             } else {
-                assert_eq!(items(&found.leases), [["a", "b"]]);
+                assert_eq!(items(&found.got), [["a", "b"]]);
             }
-            assert!(fetch(t, &mut session, &[2]).await.leases.is_empty());
+            assert!(fetch(t, &mut session, &[2]).await.got.is_empty());
         }
     });
 }
@@ -121,7 +121,7 @@ fn acknowledgements_of_several_leases_happen_once_under_unknown_outcomes() {
         {
             let q = t.queue(format!("q{script:?}"));
             t.push(&q, &["a", "b", "c"]).await;
-            let mut leases = fetch(t, &mut t.session(&q), &[2, 1]).await.leases;
+            let mut leases = fetch(t, &mut t.session(&q), &[2, 1]).await.got;
             let open = leases.remove(0);
             let mut leases = all(leases, &ItemOutcome::Done);
             leases.push((open, vec![(1, ItemOutcome::Release)]));
@@ -148,7 +148,7 @@ fn a_lost_lease_and_a_wrong_index_do_not_keep_the_others() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a", "b", "c"]).await;
-        let mut leases = fetch(t, &mut t.session(&q), &[1, 1, 1]).await.leases;
+        let mut leases = fetch(t, &mut t.session(&q), &[1, 1, 1]).await.got;
         // Another process has acknowledged the first.
         let id = leases[0].id();
         let mut other = q.lease(&t.db.create_trx().unwrap(), id).await.unwrap().unwrap();
@@ -174,7 +174,7 @@ fn outcomes_of_many_large_items_take_several_transactions() {
         let mut leases = Vec::new();
         while leases.len() < 4 {
             let fetched = fetch(t, &mut t.session(&q), &[5]).await;
-            leases.extend(fetched.leases);
+            leases.extend(fetched.got);
         }
         let mut leases = all(leases, &ItemOutcome::Release);
         for result in acknowledge_together(&t.db, &RetryPolicy::default(), &mut leases).await {
@@ -196,10 +196,10 @@ fn suspects_go_to_the_first_share_alone() {
         while t.sweep(&mut sweeper, 0, &rules()).await.moved.leases == 0 {}
         let mut session = t.session(&q);
         let fetched = fetch(t, &mut session, &[16, 16, 16]).await;
-        assert_eq!(items(&fetched.leases), [["00"]]);
+        assert_eq!(items(&fetched.got), [["00"]]);
         // The worker that has it may have died. The other workers still get suspects.
         let next = fetch(t, &mut session, &[16, 16, 16]).await;
-        assert_eq!(items(&next.leases), [["01"]]);
+        assert_eq!(items(&next.got), [["01"]]);
         drop(fetched);
     });
 }

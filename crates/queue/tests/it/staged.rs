@@ -10,8 +10,8 @@ use fdb_embedded::Fault::{None as Fine, UnknownCommitted, UnknownNotCommitted};
 use fdb_embedded::{Fault, Faults};
 use foundationdb::options::MutationType;
 use kvqueue_queue::{
-    Approach, End, FetchError, Fetched, ItemOutcome, Kind, Packing, Queue, RetryPolicy, Session, Staged,
-    Taken,
+    Approach, End, FetchError, Fetched, Item, ItemOutcome, Kind, Lease, Packing, Queue, RetryPolicy, Session,
+    Staged,
 };
 
 use crate::common::{
@@ -37,26 +37,26 @@ impl<'t> Taker<'t> {
         Taker { t, session: t.session(queue), approach: Approach::Staged(Staged::default()), length: LONG }
     }
 
-    async fn lease(&mut self, n: usize) -> Fetched {
+    async fn lease(&mut self, n: usize) -> Fetched<Option<Lease>> {
         self.try_lease(n).await.unwrap()
     }
 
-    async fn try_lease(&mut self, n: usize) -> Result<Fetched, FetchError> {
+    async fn try_lease(&mut self, n: usize) -> Result<Fetched<Option<Lease>>, FetchError> {
         let mut take = fetch_options(n, self.length, &mut self.approach, true);
         self.session.fetch(&self.t.db, &mut take).await
     }
 
     /// The payloads of items taken on a lease.
     async fn leased(&mut self, n: usize) -> Vec<String> {
-        self.lease(n).await.lease.map(|lease| payloads(lease.items())).unwrap_or_default()
+        self.lease(n).await.got.map(|lease| payloads(lease.items())).unwrap_or_default()
     }
 
     /// The payloads of items taken for good.
     async fn take(&mut self, n: usize) -> Vec<String> {
-        payloads(&self.try_take(n).await.unwrap().items)
+        payloads(&self.try_take(n).await.unwrap().got)
     }
 
-    async fn try_take(&mut self, n: usize) -> Result<Taken, FetchError> {
+    async fn try_take(&mut self, n: usize) -> Result<Fetched<Vec<Item>>, FetchError> {
         let mut take = fetch_options(n, 0, &mut self.approach, true);
         self.session.take_with(&self.t.db, &mut take).await
     }
@@ -227,7 +227,7 @@ fn items_served_to_a_dead_session_are_returned_when_the_lease_expires() {
         dead.length = 1;
         dead.ask(&q, Mode::OnLease, 2).await;
         drop(dead);
-        let mut mine = living.lease(1).await.lease.unwrap();
+        let mut mine = living.lease(1).await.got.unwrap();
         assert_eq!(payloads(mine.items()), ["c"]);
         t.acknowledge(&mut mine, &ItemOutcome::Done).await;
         // A lease as short as this one runs from when it is taken up, for which there is time.
@@ -236,7 +236,7 @@ fn items_served_to_a_dead_session_are_returned_when_the_lease_expires() {
         // Nobody began with them, so they are as they were, though they have but one attempt.
         let rules = at_most(1);
         assert_eq!(t.sweep_leases(&q, 1, &rules).await.returned, 2);
-        let again = living.lease(2).await.lease.unwrap();
+        let again = living.lease(2).await.got.unwrap();
         assert_eq!(payloads(again.items()), ["a", "b"]);
         assert!(again.items().iter().all(|item| item.attempt == 1 && item.meta.is_none()));
     });
@@ -263,9 +263,9 @@ fn a_crash_of_a_served_session_spends_an_attempt() {
             t.end_faults();
             assert_eq!(found.recovered, script == [UnknownCommitted]);
             // It dies at once, before it has written anything else.
-            assert_eq!(payloads(found.lease.unwrap().items()), ["a", "b"]);
+            assert_eq!(payloads(found.got.unwrap().items()), ["a", "b"]);
             assert_eq!(t.sweep_leases(&q, 1, &rules()).await.returned, 2, "{script:?}");
-            assert_eq!(other.lease(1).await.lease.unwrap().items()[0].attempt, 2, "{script:?}");
+            assert_eq!(other.lease(1).await.got.unwrap().items()[0].attempt, 2, "{script:?}");
         }
     });
 }
@@ -310,7 +310,7 @@ fn a_failed_take_withdraws_its_request_and_keeps_no_items() {
             assert_eq!(t.len(&q).await, 3, "{last:?}");
             let left = kinds_of_records(t, &q).await;
             assert!(!left.contains("want") && !left.contains("lease"), "{last:?}: {left:?}");
-            let again = taker.lease(9).await.lease.unwrap();
+            let again = taker.lease(9).await.got.unwrap();
             assert!(again.items().iter().all(|item| item.attempt == 1), "{last:?}");
         }
     });
@@ -464,7 +464,7 @@ fn expired_requests_are_swept_and_cause_no_requests() {
         let q = three(t, "unswept").await;
         request(t, &q, [1; 16], 1).await;
         let leased = Taker::new(t, &q).lease(1).await;
-        assert_eq!((leased.attempts.begun, leased.lease.unwrap().items().len()), (1, 1));
+        assert_eq!((leased.attempts.begun, leased.got.unwrap().items().len()), (1, 1));
         assert_eq!(t.records(&q, "want").await.len(), 1);
     });
 }

@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use kvqueue_queue::{
-    Approach, End, Fetched, ItemOutcome, Kind, Packing, Queue, RetryPolicy, Session, Spread, Staged,
+    Approach, End, Fetched, ItemOutcome, Kind, Lease, Packing, Queue, RetryPolicy, Session, Spread, Staged,
     from_millis,
 };
 
@@ -104,7 +104,7 @@ impl World<'_> {
                 session = t.session(&self.queue);
                 continue;
             };
-            if let Some(mut lease) = leased.lease {
+            if let Some(mut lease) = leased.got {
                 let names = payloads(lease.items());
                 let done: Vec<_> = lease.open().map(|index| (index, ItemOutcome::Done)).collect();
                 // A process that is too slow has lost it and finishes nothing.
@@ -129,7 +129,7 @@ impl World<'_> {
         approach: &mut Approach,
         n: usize,
         looks: usize,
-    ) -> Option<Fetched> {
+    ) -> Option<Fetched<Option<Lease>>> {
         let mut take = fetch_options(n, LENGTH, approach, true);
         let mut taking = pin!(session.fetch(&self.t.db, &mut take));
         let mut left = looks;

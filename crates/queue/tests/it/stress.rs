@@ -89,8 +89,8 @@ async fn consume(t: &TestDb, queue: &Queue, n: usize, taken: &AtomicUsize, total
     let mut items = Vec::new();
     while taken.load(Ordering::SeqCst) < total {
         let got = session.take(&t.db, k(n)).await.unwrap();
-        taken.fetch_add(got.items.len(), Ordering::SeqCst);
-        items.extend(got.items);
+        taken.fetch_add(got.got.len(), Ordering::SeqCst);
+        items.extend(got.got);
         if let Some(watch) = got.watch {
             // Others may take the last item, and then no push comes to wake this one: look at the total now and then.
             let _ = tokio::time::timeout(Duration::from_millis(50), watch).await;

@@ -148,7 +148,7 @@ fn a_day_old_threshold_leaves_unsettled_sessions_alone() {
         let q = t.queue("q");
         let Some(mut session) = after_unknown_take(t, &q).await else { return };
         sweep(t, &q, 0, DAY).await;
-        assert_eq!(payloads(&session.take(&t.db, k(1)).await.unwrap().items), ["a"]);
+        assert_eq!(payloads(&session.take(&t.db, k(1)).await.unwrap().got), ["a"]);
     });
 }
 
@@ -162,7 +162,7 @@ fn a_version_jump_makes_no_token_old() {
         t.jump(400 * DAY);
         // An hour later by the clock.
         assert_eq!(swept(3_600_000).await.cleared, 0);
-        assert_eq!(payloads(&session.take(&t.db, k(1)).await.unwrap().items), ["a"]);
+        assert_eq!(payloads(&session.take(&t.db, k(1)).await.unwrap().got), ["a"]);
         // And after a day it is old.
         t.jump(2 * DAY);
         assert!(swept(86_400_000).await.cleared > 0);

@@ -68,11 +68,11 @@ fn a_take_happens_once_under_unknown_outcomes() {
             let taken = session.take(&t.db, k(2)).await.unwrap();
             t.end_faults();
             assert_eq!(taken.attempts.unknown, unknown(&script), "{script:?}");
-            assert_eq!(payloads(&taken.items), ["a", "b"], "{script:?}");
+            assert_eq!(payloads(&taken.got), ["a", "b"], "{script:?}");
             assert_eq!(t.list(&q).await, ["c"], "{script:?}");
             assert_eq!(t.len(&q).await, 1, "{script:?}");
             let next = session.take(&t.db, k(2)).await.unwrap();
-            assert_eq!(payloads(&next.items), ["c"], "{script:?}");
+            assert_eq!(payloads(&next.got), ["c"], "{script:?}");
         }
     });
 }
@@ -97,7 +97,7 @@ fn items_removed_by_a_failed_take_are_returned_by_the_next() {
             // Asked for less than was removed: never more than asked for, and the rest comes after it.
             let mut all = Vec::new();
             for _ in 0..3 {
-                let items = session.take(&t.db, k(1)).await.unwrap().items;
+                let items = session.take(&t.db, k(1)).await.unwrap().got;
                 assert_eq!(items.len(), 1, "{fault:?}");
                 all.extend(payloads(&items));
             }
@@ -150,7 +150,7 @@ fn a_push_between_a_failed_take_and_the_next_loses_no_item() {
             assert_eq!(pushed.is_err(), faults[1] == UnknownCommitted);
             let mut all = Vec::new();
             for _ in 0..3 {
-                all.extend(payloads(&session.take(&t.db, k(1)).await.unwrap().items));
+                all.extend(payloads(&session.take(&t.db, k(1)).await.unwrap().got));
             }
             assert_eq!(all, ["a", "b", "c"], "{faults:?}");
         }
@@ -190,11 +190,11 @@ fn a_watch_follows_a_take_of_the_last_item_with_unknown_outcome() {
             return;
         }
         let taken = session.take(&t.db, k(5)).await.unwrap();
-        assert_eq!((payloads(&taken.items), taken.watch.is_none()), (vec!["a".into()], true));
+        assert_eq!((payloads(&taken.got), taken.watch.is_none()), (vec!["a".into()], true));
         let watch = session.take(&t.db, k(5)).await.unwrap().watch.expect("the queue is empty");
         t.push(&q, &["b"]).await;
         watch.await.unwrap();
-        assert_eq!(payloads(&session.take(&t.db, k(5)).await.unwrap().items), ["b"]);
+        assert_eq!(payloads(&session.take(&t.db, k(5)).await.unwrap().got), ["b"]);
     });
 }
 
@@ -209,8 +209,8 @@ fn a_failed_take_is_not_confused_with_another_sessions_take() {
         }
         session.take(&t.db, k(1)).await.unwrap_err();
         let other = t.session(&q).take(&t.db, k(1)).await.unwrap();
-        assert_eq!(payloads(&other.items), ["a"]);
-        assert_eq!(payloads(&session.take(&t.db, k(2)).await.unwrap().items), ["b"]);
+        assert_eq!(payloads(&other.got), ["a"]);
+        assert_eq!(payloads(&session.take(&t.db, k(2)).await.unwrap().got), ["b"]);
     });
 }
 
@@ -237,7 +237,7 @@ fn a_take_dropped_at_any_moment_loses_nothing() {
         for polls in (0..40).chain((0..2_000).step_by(50)) {
             t.push(&q, &["a", "b"]).await;
             let mut all = match poll_and_drop(session.take(&t.db, k(2)), polls).await {
-                Some(taken) => payloads(&taken.unwrap().items),
+                Some(taken) => payloads(&taken.unwrap().got),
                 None => {
                     dropped += 1;
                     Vec::new()
@@ -245,7 +245,7 @@ fn a_take_dropped_at_any_moment_loses_nothing() {
             };
             loop {
                 let taken = session.take(&t.db, k(2)).await.unwrap();
-                all.extend(payloads(&taken.items));
+                all.extend(payloads(&taken.got));
                 if taken.watch.is_some() {
                     break;
                 }
@@ -265,7 +265,7 @@ fn a_push_dropped_at_any_moment_happens_at_most_once() {
         for polls in (0..40).chain((0..2_000).step_by(50)) {
             let done = poll_and_drop(session.push(&t.db, &["dropped"]), polls).await.is_some();
             session.push(&t.db, &["after"]).await.unwrap();
-            let taken = payloads(&t.session(&q).take(&t.db, k(9)).await.unwrap().items);
+            let taken = payloads(&t.session(&q).take(&t.db, k(9)).await.unwrap().got);
             if done || taken.len() == 2 {
                 assert_eq!(taken, ["dropped", "after"], "dropped after {polls} polls");
             } else {

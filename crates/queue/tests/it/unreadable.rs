@@ -14,10 +14,10 @@ async fn take(t: &TestDb, q: &Queue, on_lease: bool, mut approach: Approach) -> 
     let mut take = fetch_options(3, 30_000_000, &mut approach, false);
     let mut session = t.session(q);
     if on_lease {
-        let lease = session.fetch(&t.db, &mut take).await.unwrap().lease.unwrap();
+        let lease = session.fetch(&t.db, &mut take).await.unwrap().got.unwrap();
         payloads(lease.items())
     } else {
-        payloads(&session.take_with(&t.db, &mut take).await.unwrap().items)
+        payloads(&session.take_with(&t.db, &mut take).await.unwrap().got)
     }
 }
 
@@ -72,18 +72,18 @@ fn an_item_with_an_unreadable_side_record_is_retried_with_it() {
         .await;
         let retry = async || q.retry_dead(&t.db, &RetryPolicy::default(), &id(1)).await.unwrap();
         let none = t.session(&q).take(&t.db, k(1)).await.unwrap();
-        assert_eq!((none.items.len(), t.counter(&q, "ndead").await), (0, 1));
+        assert_eq!((none.got.len(), t.counter(&q, "ndead").await), (0, 1));
         retry().await;
         assert_eq!(t.records(&q, "meta").await[0].1, garbled);
         // Nobody gets the beginning of its payload for the whole.
-        assert!(t.session(&q).take(&t.db, k(1)).await.unwrap().items.is_empty());
+        assert!(t.session(&q).take(&t.db, k(1)).await.unwrap().got.is_empty());
         retry().await;
         t.run(async |tr| {
             tr.set(&key, &readable);
             Ok(())
         })
         .await;
-        assert_eq!(t.session(&q).take(&t.db, k(1)).await.unwrap().items[0].payload.len(), 100_004);
+        assert_eq!(t.session(&q).take(&t.db, k(1)).await.unwrap().got[0].payload.len(), 100_004);
         for kind in ["chunk", "unique", "meta", "dead", "body"] {
             assert!(t.records(&q, kind).await.is_empty(), "{kind}");
         }
@@ -103,8 +103,8 @@ fn a_served_unreadable_item_becomes_a_dead_letter() {
                 let length = if on_lease { 30_000_000 } else { 0 };
                 let mut take = fetch_options(n, length, approach, false);
                 let items = match on_lease {
-                    true => session.fetch(&t.db, &mut take).await?.lease.unwrap().items().to_vec(),
-                    false => session.take_with(&t.db, &mut take).await?.items,
+                    true => session.fetch(&t.db, &mut take).await?.got.unwrap().items().to_vec(),
+                    false => session.take_with(&t.db, &mut take).await?.got,
                 };
                 Ok::<_, FetchError>(items.into_iter().map(|item| item.id).collect::<Vec<_>>())
             };

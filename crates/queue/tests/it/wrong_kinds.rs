@@ -117,7 +117,7 @@ fn rows_of_foreign_programs_under_the_same_text_name_are_not_items() {
         let q = t.queue_of("q", Kind::Fifo);
         t.push_items(&q, &[NewItem::new("first")]).await;
         let taken = t.session(&q).take(&t.db, k(1)).await.unwrap();
-        assert_eq!(taken.items.len(), 1);
+        assert_eq!(taken.got.len(), 1);
         assert!(t.session(&q).take(&t.db, k(1)).await.unwrap().watch.is_some());
     });
 }

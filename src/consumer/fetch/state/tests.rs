@@ -64,18 +64,18 @@ fn a_fetch_serves_as_many_requests_as_fit_and_at_least_one() {
 fn consumers_without_items_come_before_those_that_prefetch() {
     let mut state = after(&[prefetch(1), asked(2), Gathered]);
     assert_eq!(askers(&state), (vec![2, 1], vec![]));
-    assert_eq!(state.on(got(1), MOST, 0), [Reply(1, Answer::Nothing)]);
+    assert_eq!(state.on(got(1), MOST, 0), [Reply(1, NoItems::Nothing)]);
 }
 
 #[test]
 fn unserved_consumers_come_first_in_the_next_fetch_unless_prefetching() {
     let state = after(&[asked(1), asked(2), prefetch(3), Gathered, asked(4)]);
     let mut short = state.clone();
-    assert_eq!(short.on(got(1), MOST, 0), [Reply(3, Answer::Nothing), Gather]);
+    assert_eq!(short.on(got(1), MOST, 0), [Reply(3, NoItems::Nothing), Gather]);
     assert_eq!(askers(&short).1, [2, 4]);
     let mut none = state;
     // The request that came meanwhile is looked for.
-    assert_eq!(none.on(NONE, MOST, 0), [Reply(3, Answer::Nothing), Watch, Gather]);
+    assert_eq!(none.on(NONE, MOST, 0), [Reply(3, NoItems::Nothing), Watch, Gather]);
     assert_eq!(askers(&none).1, [1, 2, 4]);
 }
 
@@ -126,7 +126,7 @@ fn a_watch_fired_without_requests_lets_the_next_request_fetch() {
 
 #[test]
 fn a_request_can_be_withdrawn_until_a_fetch_gets_items_for_it() {
-    let withdrawn = [Reply(1, Answer::Withdrawn)];
+    let withdrawn = [Reply(1, NoItems::Withdrawn)];
     assert_eq!(last(&[asked(1), Withdrawn(1)]), withdrawn);
     assert_eq!(last(&[asked(1), Gathered, Withdrawn(1)]), []);
     assert_eq!(last(&[asked(1), Gathered, Withdrawn(1), Failed])[0], withdrawn[0]);
@@ -155,7 +155,7 @@ fn failed_fetches_are_counted_until_one_succeeds() {
 #[test]
 fn while_fetching_is_held_only_prefetch_requests_are_answered() {
     let held = [asked(1), prefetch(2), Held];
-    let nothing = |asker| [Reply(asker, Answer::Nothing)];
+    let nothing = |asker| [Reply(asker, NoItems::Nothing)];
     assert_eq!(last(&held), nothing(2));
     assert_eq!(last(&[&held[..], &[prefetch(3)]].concat()), nothing(3));
     assert_eq!(last(&[&held[..], &[asked(4), WatchFired, LookAgain]].concat()), []);
@@ -172,7 +172,7 @@ fn a_breakers_trial_fetches_for_one_consumer() {
 
 #[test]
 fn all_requests_are_answered_when_the_queue_is_exhausted() {
-    let exhausted = |asker| Reply(asker, Answer::Exhausted);
+    let exhausted = |asker| Reply(asker, NoItems::Exhausted);
     assert_eq!(last(&[asked(1), Gathered, asked(2), Exhausted]), [exhausted(1), exhausted(2)]);
 }
 

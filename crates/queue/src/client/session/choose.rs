@@ -1,43 +1,20 @@
 //! Which items a fetch gets: the ones at the place that its approach names, or the items that
 //! another session has leased for it.
 
-use std::time::Duration;
-
 use foundationdb::Transaction;
 use futures::future::try_join;
 
-use super::request::{RequestStep, Turn};
+use super::plan::{Chosen, RequestStep};
 use super::{FetchOptions, Session};
 use crate::client::session::options::Goal;
-use crate::keys::leases::{Header, Held};
 use crate::model::error::QueueError;
-use crate::model::lease_id::LeaseId;
 use crate::model::place::{Extent, Place};
 use crate::model::suspicion::Suspicion;
 use crate::ops::claim::{pick, take_picked};
 use crate::ops::ready::{find, find_last, is_full};
 use crate::ops::scan::Row;
-use crate::ops::{jump, lease, want};
+use crate::ops::{jump, want};
 use mutant::mutant;
-
-/// What a transaction of a fetch does.
-pub(super) enum Chosen {
-    /// It removes these rows; and what was seen of the queue.
-    Rows(Vec<Row>, Extent),
-    /// The take was served; this is its lease.
-    Served(LeaseId, Header, Vec<Held>),
-    /// The queue has no item for it. The transaction has only read. After which time there may be one though nothing changes.
-    Empty(Option<Duration>),
-    /// As many items of the queue run as may, or the slots that are free are left to others for now. The transaction has only read. After which time to look again though
-    /// nothing changes, and the row to watch.
-    Full(Option<Duration>, Vec<u8>),
-    /// It has only read, and the take has to wait until this key is there, or for its turn.
-    Waits(Vec<u8>),
-    /// The queue has no item for it now. The transaction moves keys in the index, and another one is to look again.
-    Tidied,
-    /// It is one of several that the take needs.
-    Steps(RequestStep),
-}
 
 impl Session {
     /// Chooses by the approach of the take, and removes what was chosen.
@@ -53,27 +30,21 @@ impl Session {
             return self.choose_by_key(keyed, tr, take, goal).await;
         }
         take.approach.suit(self.queue.space().kind);
-        match self.turn(tr, take, goal.length()).await? {
-            Turn::Free => loop {
-                if take.last
-                    && !mutant("fetches-only-the-front")
-                    && let Some(chosen) = self.choose_last(tr, take, goal).await?
-                {
-                    return Ok(chosen);
-                }
-                let chosen = self.choose_freely(tr, take, goal).await?;
-                // A watch fires at the next push only. So there must not be an item in a partition that the session does not know.
-                if !matches!(chosen, Chosen::Empty(_)) || !self.is_division_news(tr).await? {
-                    return Ok(chosen);
-                }
-            },
-            Turn::Own(rows, seen) => Ok(Chosen::Rows(rows, seen)),
-            Turn::Served(id, header) => {
-                let held = lease::body(self.queue.space(), tr, id, &header, false).await?;
-                Ok(Chosen::Served(id, header, held))
+        if let Some(chosen) = self.continue_request(tr, take, goal.length()).await? {
+            return Ok(chosen);
+        }
+        loop {
+            if take.last
+                && !mutant("fetches-only-the-front")
+                && let Some(chosen) = self.choose_last(tr, take, goal).await?
+            {
+                return Ok(chosen);
             }
-            Turn::Waits(key) => Ok(Chosen::Waits(key)),
-            Turn::Steps(step) => Ok(Chosen::Steps(step)),
+            let chosen = self.choose_freely(tr, take, goal).await?;
+            // A watch fires at the next push only. So there must not be an item in a partition that the session does not know.
+            if !matches!(chosen, Chosen::Empty(_)) || !self.is_division_news(tr).await? {
+                return Ok(chosen);
+            }
         }
     }
 

@@ -7,17 +7,15 @@ use foundationdb::{Database, FdbError, Transaction, TransactionCommitted};
 
 use super::Session;
 use super::aside::max_aside;
-use super::choose::Chosen;
-use super::request::RequestStep;
+use super::plan::{Chosen, Moved, Plan, Source};
 use crate::client::approach::Approach;
 use crate::client::lease::Lease;
-use crate::client::session::fetched::{Fetched, FetchedFor, Share, Taken};
-use crate::client::session::options::{FetchOptions, Goal, Source};
+use crate::client::session::fetched::{Fetched, Share};
+use crate::client::session::options::{FetchOptions, Goal};
 use crate::model::codes::NOT_COMMITTED;
 use crate::model::error::{FetchError, QueueError};
 use crate::model::id::ItemId;
 use crate::model::item::Item;
-use crate::model::retry_error::{Attempts, RetryError};
 use crate::model::time::versions;
 use crate::run::operation::{Operation, Step, complete};
 use crate::run::retry::{Done, maybe_committed};
@@ -38,16 +36,10 @@ impl Session {
         &mut self,
         db: &Database,
         options: &mut FetchOptions<'_>,
-    ) -> Result<Fetched, FetchError> {
+    ) -> Result<Fetched<Option<Lease>>, FetchError> {
         let shares = [(options.k, versions(options.lease).max(1))];
-        let Done { value, attempts } = self.run_fetch(db, options, Goal::Lease(&shares)).await?;
-        let (lease, idle, recovered, version) = match value {
-            End::Empty(idle) => (None, idle, false, None),
-            End::Leased(mut leases, version) => (leases.pop(), Idle::default(), version.is_none(), version),
-            End::Recovered | End::Removed(..) => unreachable!("a fetch on a lease removes nothing"),
-        };
-        let Idle { watch, is_full, look_again_in } = idle;
-        Ok(Fetched { lease, watch, is_full, look_again_in, recovered, version, attempts })
+        let fetched = self.run_fetch(db, options, Goal::Lease(&shares)).await?;
+        Ok(fetched.map(|mut moved| moved.leases.pop()))
     }
 
     /// Fetches for several workers in one transaction. A share is what one worker asks for, and
@@ -62,32 +54,18 @@ impl Session {
         db: &Database,
         shares: &[Share],
         watch: bool,
-    ) -> Result<FetchedFor, FetchError> {
-        let none = FetchedFor {
-            leases: Vec::new(),
-            watch: None,
-            is_full: false,
-            look_again_in: None,
-            recovered: false,
-            version: None,
-            attempts: Attempts::default(),
-        };
+    ) -> Result<Fetched<Vec<Lease>>, FetchError> {
         let Some(k) = shares.iter().map(|share| share.k).reduce(|k, more| k.saturating_add(more.get()))
         else {
-            return Ok(none);
+            return Ok(Fetched::default());
         };
         let lengths: Vec<_> = shares.iter().map(|share| (share.k, versions(share.lease).max(1))).collect();
         let mut approach = Approach::Front;
         let mut options = FetchOptions::new(k, Duration::ZERO, &mut approach).with_watch(watch);
-        let Done { value, attempts } = self.run_fetch(db, &mut options, Goal::Lease(&lengths)).await?;
-        let (mut leases, idle, recovered, version) = match value {
-            End::Empty(idle) => (Vec::new(), idle, false, None),
-            End::Leased(leases, version) => (leases, Idle::default(), version.is_none(), version),
-            End::Recovered | End::Removed(..) => unreachable!("a fetch on leases removes nothing"),
-        };
-        leases.iter_mut().for_each(Lease::leave_quarantine);
-        let Idle { watch, is_full, look_again_in } = idle;
-        Ok(FetchedFor { leases, watch, is_full, look_again_in, recovered, version, attempts })
+        let fetched = self.run_fetch(db, &mut options, Goal::Lease(&lengths)).await?;
+        let mut fetched = fetched.map(|moved| moved.leases);
+        fetched.got.iter_mut().for_each(Lease::leave_quarantine);
+        Ok(fetched)
     }
 
     /// Removes and returns the first `k` items, or all if there are fewer. If there are none,
@@ -95,7 +73,7 @@ impl Session {
     ///
     /// Two sessions that take at the same time conflict; pushes and takes do not. The watch begins
     /// in a transaction that saw the queue empty, and that committed.
-    pub async fn take(&mut self, db: &Database, k: NonZeroUsize) -> Result<Taken, FetchError> {
+    pub async fn take(&mut self, db: &Database, k: NonZeroUsize) -> Result<Fetched<Vec<Item>>, FetchError> {
         let mut approach = Approach::Front;
         let mut options = FetchOptions::new(k, Duration::ZERO, &mut approach).with_watch(true);
         self.take_with(db, &mut options).await
@@ -106,18 +84,15 @@ impl Session {
         &mut self,
         db: &Database,
         options: &mut FetchOptions<'_>,
-    ) -> Result<Taken, FetchError> {
+    ) -> Result<Fetched<Vec<Item>>, FetchError> {
         if !self.recovered.is_empty() {
-            return Ok(self.take_recovered(options.k, Attempts::default()));
+            return Ok(Fetched {
+                recovered: true,
+                got: self.take_recovered(options.k),
+                ..Fetched::default()
+            });
         }
-        let Done { value, attempts } = self.run_fetch(db, options, Goal::Remove).await?;
-        let (items, watch, version) = match value {
-            End::Empty(idle) => (Vec::new(), idle.watch, None),
-            End::Removed(items, version) => (items, None, version),
-            End::Recovered => return Ok(self.take_recovered(options.k, attempts)),
-            End::Leased(..) => unreachable!("a take makes no lease"),
-        };
-        Ok(Taken { items, watch, version, attempts })
+        Ok(self.run_fetch(db, options, Goal::Remove).await?.map(|moved| moved.items))
     }
 
     async fn run_fetch(
@@ -125,51 +100,17 @@ impl Session {
         db: &Database,
         options: &mut FetchOptions<'_>,
         goal: Goal<'_>,
-    ) -> Result<Done<End>, FetchError> {
+    ) -> Result<Fetched<Moved>, FetchError> {
         let (policy, k) = (self.policy, options.k.get());
-        let mut fetch =
-            Fetch { session: self, db, options, goal, aside: Vec::new(), plan: Plan::Read(Idle::default()) };
-        let done = complete(db, &policy, &mut fetch).await;
-        if done.is_err() {
-            self.give_up(db).await;
+        let mut fetch = Fetch { session: self, db, options, goal, aside: Vec::new(), plan: Plan::default() };
+        match complete(db, &policy, &mut fetch).await {
+            Ok(Done { value, attempts }) => Ok(Fetched { attempts, ..value }),
+            Err(error) => {
+                self.give_up(db).await;
+                Err(FetchError::refused(error, k))
+            }
         }
-        done.map_err(|error: RetryError| FetchError::refused(error, k))
     }
-}
-
-/// The effect of the attempt under way, once it commits.
-#[derive(Debug)]
-enum Plan {
-    /// It has found nothing.
-    Read(Idle),
-    /// It moves keys in the index of a keyed queue, and has found no items.
-    Tidy,
-    /// It is one of several transactions that a request needs.
-    Request(RequestStep),
-    /// It removes the items that the session has noted.
-    Remove(Source),
-    Lease(Vec<Lease>, Source),
-}
-
-/// What a fetch that finds nothing may wait for.
-#[derive(Debug, Default)]
-struct Idle {
-    watch: Option<Watch>,
-    is_full: bool,
-    look_again_in: Option<Duration>,
-}
-
-/// How a fetch ends.
-#[derive(Debug)]
-enum End {
-    Empty(Idle),
-    /// An earlier take has committed. Its items are in `recovered`.
-    Recovered,
-    /// The items, and the version of the commit.
-    Removed(Vec<Item>, Option<u64>),
-    /// The leases, and the version of the commit. Without a version, an earlier fetch has committed
-    /// them.
-    Leased(Vec<Lease>, Option<u64>),
 }
 
 struct Fetch<'s, 'o, 'a> {
@@ -183,9 +124,9 @@ struct Fetch<'s, 'o, 'a> {
 }
 
 impl Operation for Fetch<'_, '_, '_> {
-    type Output = End;
+    type Output = Fetched<Moved>;
 
-    async fn prepare(&mut self, tr: &Transaction) -> Result<Step<End>, QueueError> {
+    async fn prepare(&mut self, tr: &Transaction) -> Result<Step<Fetched<Moved>>, QueueError> {
         match self.plan(tr).await {
             Err(QueueError::UnreadableItem { id, .. })
                 if !self.aside.contains(&id) && self.aside.len() < max_aside() =>
@@ -198,47 +139,42 @@ impl Operation for Fetch<'_, '_, '_> {
         }
     }
 
-    fn committed(&mut self, committed: &TransactionCommitted) -> Option<End> {
+    fn committed(&mut self, committed: &TransactionCommitted) -> Option<Fetched<Moved>> {
         let Fetch { session, options, .. } = self;
-        match std::mem::replace(&mut self.plan, Plan::Read(Idle::default())) {
-            Plan::Read(idle) => {
+        let (got, source) = match std::mem::take(&mut self.plan) {
+            Plan::Nothing(nothing) => {
                 if let Goal::Remove = self.goal {
                     // No earlier take had committed by then, and none will: the items that it read
                     // are gone.
                     session.unresolved.void();
                 }
-                Some(End::Empty(Idle { watch: idle.watch.map(|watch| watch.paced(self.db)), ..idle }))
+                let watch = nothing.watch.map(|watch| watch.paced(self.db));
+                return Some(Fetched { watch, ..nothing });
             }
-            Plan::Tidy => None,
+            Plan::Tidy => return None,
             Plan::Request(step) => {
                 session.request_committed(step, options);
-                None
+                return None;
             }
-            Plan::Remove(source) => {
-                session.avoidance.committed();
-                let items = session.taken();
-                session.asked.clear();
-                session.lanes.committed(|| committed_at(committed));
-                options.won(&items, source);
-                Some(End::Removed(items, committed_at(committed)))
-            }
+            Plan::Remove(source) => (Moved::out(session.taken()), source),
             Plan::Lease(leases, source) => {
                 // Earlier attempts have not committed, and will not.
                 session.unsure.clear();
-                session.asked.clear();
-                session.avoidance.committed();
-                session.lanes.committed(|| committed_at(committed));
-                options.won(leases.last().map(Lease::items).unwrap_or_default(), source);
-                Some(End::Leased(leases, committed_at(committed)))
+                (Moved::to(leases), source)
             }
-        }
+        };
+        session.asked.clear();
+        session.avoidance.committed();
+        session.partitions.committed(|| committed_at(committed));
+        options.won(got.last(), source);
+        Some(Fetched { got, version: committed_at(committed), ..Fetched::default() })
     }
 
     fn failed(&mut self, error: FdbError) {
         // Not kept until the next attempt: a lease with suspects holds their place in the
         // quarantine.
-        let source = match std::mem::replace(&mut self.plan, Plan::Read(Idle::default())) {
-            Plan::Read(_) | Plan::Tidy => return,
+        let source = match std::mem::take(&mut self.plan) {
+            Plan::Nothing(_) | Plan::Tidy => return,
             Plan::Request(step) => return self.session.request_failed(step, error),
             Plan::Remove(source) => {
                 self.session.unresolved.failed(error);
@@ -253,7 +189,7 @@ impl Operation for Fetch<'_, '_, '_> {
         };
         let lost = error.code() == NOT_COMMITTED;
         let session = &mut *self.session;
-        session.lanes.failed(lost && source != Source::Others, &mut session.rng);
+        session.partitions.failed(lost && source != Source::Others, &mut session.rng);
         if lost {
             session.avoidance.conflicted(&mut session.rng);
             self.options.lost(source);
@@ -263,19 +199,21 @@ impl Operation for Fetch<'_, '_, '_> {
 
 impl Fetch<'_, '_, '_> {
     /// Fills the transaction of an attempt.
-    async fn plan(&mut self, tr: &Transaction) -> Result<Step<End>, QueueError> {
+    async fn plan(&mut self, tr: &Transaction) -> Result<Step<Fetched<Moved>>, QueueError> {
         let Fetch { session, options, goal, .. } = self;
         let began = session.history.as_ref().map(VersionHistory::now);
         match *goal {
             Goal::Remove => {
                 session.resolve(tr).await?;
                 if !session.recovered.is_empty() {
-                    return Ok(Step::End(End::Recovered));
+                    let got = Moved::out(session.take_recovered(options.k));
+                    return Ok(Step::End(Fetched { got, recovered: true, ..Fetched::default() }));
                 }
             }
             Goal::Lease(_) => {
                 if let Some(lease) = session.find_unsure(tr).await? {
-                    return Ok(Step::End(End::Leased(vec![lease], None)));
+                    let got = Moved::to(vec![lease]);
+                    return Ok(Step::End(Fetched { got, recovered: true, ..Fetched::default() }));
                 }
             }
         }
@@ -287,11 +225,11 @@ impl Fetch<'_, '_, '_> {
             // push. Only a fetch that finds nothing, and so writes nothing, makes one.
             (Chosen::Empty(look_again_in), _) => {
                 let watch = session.watch_empty(tr, options).await?;
-                Plan::Read(Idle { watch, is_full: false, look_again_in })
+                Plan::Nothing(Fetched { watch, look_again_in, ..Fetched::default() })
             }
             (Chosen::Full(look_again_in, row), _) => {
                 let watch = options.watch.then(|| Watch::new(tr.watch(&row)));
-                Plan::Read(Idle { watch, is_full: true, look_again_in })
+                Plan::Nothing(Fetched { watch, is_full: true, look_again_in, ..Fetched::default() })
             }
             (Chosen::Rows(rows, seen), Goal::Remove) => {
                 session.remove(tr, &rows).await?;

@@ -6,7 +6,7 @@ use foundationdb::Transaction;
 
 use super::FetchOptions;
 use super::Session;
-use super::choose::Chosen;
+use super::plan::Chosen;
 use crate::client::session::options::Goal;
 use crate::keys::keyed::KeyedSpace;
 use crate::model::error::QueueError;

@@ -17,10 +17,11 @@ mod close;
 mod fetch;
 mod fetched;
 mod keyed;
-mod lanes;
+mod known_partitions;
 mod lease;
 mod options;
 mod partitions;
+mod plan;
 mod push;
 mod request;
 mod suspects;
@@ -28,14 +29,14 @@ mod take;
 mod unresolved;
 pub(crate) use std::collections::VecDeque;
 
-pub use crate::client::session::fetched::{Fetched, FetchedFor, Share, Taken};
+pub use crate::client::session::fetched::{Fetched, Share};
 pub use crate::client::session::options::FetchOptions;
 pub use push::Pushed;
 
 use crate::client::queue::Queue;
 use crate::client::session::asked::Asked;
 use crate::client::session::avoidance::Avoidance;
-use crate::client::session::lanes::Lanes;
+use crate::client::session::known_partitions::KnownPartitions;
 use crate::client::suspects::{Quarantine, Ward};
 use crate::model::item::Item;
 use crate::model::rng::Rng;
@@ -95,7 +96,7 @@ pub struct Session {
     /// How long a row is that a take finds, key and value, on average. 0: not known yet.
     row_bytes: usize,
     /// What it knows of the queue's partitions.
-    lanes: Lanes,
+    partitions: KnownPartitions,
 }
 
 impl Session {
@@ -126,7 +127,7 @@ impl Session {
             history: None,
             avoidance: Avoidance::new(&mut Rng::of(id).split()),
             row_bytes: 0,
-            lanes: Lanes::default(),
+            partitions: KnownPartitions::default(),
         }
     }
 

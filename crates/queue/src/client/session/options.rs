@@ -4,8 +4,8 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use crate::client::approach::Approach;
+use crate::client::session::plan::Source;
 use crate::model::item::Item;
-use crate::model::place::Extent;
 
 /// The options of [`Session::fetch`](crate::Session::fetch) and [`Session::take_with`](crate::Session::take_with).
 #[derive(Debug)]
@@ -44,9 +44,9 @@ impl<'a> FetchOptions<'a> {
         FetchOptions { last, ..self }
     }
 
-    /// The fetch has committed, with these items.
-    pub(super) fn won(&mut self, items: &[Item], source: Source) {
-        match (source, items.last()) {
+    /// The fetch has committed. The last of its items.
+    pub(super) fn won(&mut self, last: Option<&Item>, source: Source) {
+        match (source, last) {
             (Source::Others, _) => self.approach.done(),
             (Source::Queue { seen }, Some(last)) => self.approach.committed(seen, &last.id),
             (Source::Queue { .. }, None) => {}
@@ -92,13 +92,4 @@ impl Goal<'_> {
     pub(super) fn is_lease(self) -> bool {
         matches!(self, Goal::Lease(_))
     }
-}
-
-/// Where the items of a fetch come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Source {
-    /// The queue; and what was seen of its length.
-    Queue { seen: Extent },
-    /// Another session, which has served this session's request.
-    Others,
 }

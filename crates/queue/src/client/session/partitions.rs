@@ -14,9 +14,9 @@ use std::sync::Arc;
 use foundationdb::Transaction;
 
 use super::Session;
-use super::choose::Chosen;
+use super::plan::Chosen;
 use super::suspects::PAGE;
-use crate::client::session::lanes::{HEADS_KNOWN, Heads, Lane};
+use crate::client::session::known_partitions::{HEADS_KNOWN, Heads, PartitionChoice};
 use crate::client::session::options::{FetchOptions, Goal};
 use crate::keys::Space;
 use crate::model::error::QueueError;
@@ -37,24 +37,24 @@ impl Session {
             return Ok(false);
         }
         let version = now(tr).await?;
-        if self.lanes.known(version).is_none() {
+        if self.partitions.known(version).is_none() {
             let record = partitions::read(&space, tr).await?;
-            self.lanes.learn(&space, record, version);
+            self.partitions.learn(&space, record, version);
         }
-        Ok(!self.lanes.spaces.is_empty())
+        Ok(!self.partitions.spaces.is_empty())
     }
 
     /// Reads how the queue is divided, unless the session has read it in this transaction. Returns whether that has changed.
     pub(super) async fn is_division_news(&mut self, tr: &Transaction) -> Result<bool, QueueError> {
         let (space, version) = (self.queue.space().clone(), now(tr).await?);
-        let Some((known, read_at)) = self.lanes.division.filter(|_| space.kind == Kind::Fifo) else {
+        let Some((known, read_at)) = self.partitions.division.filter(|_| space.kind == Kind::Fifo) else {
             return Ok(false);
         };
         if read_at == version || mutant("division-known-while-empty") {
             return Ok(false);
         }
         let record = partitions::read(&space, tr).await?;
-        self.lanes.learn(&space, record, version);
+        self.partitions.learn(&space, record, version);
         Ok(record != known)
     }
 
@@ -66,11 +66,12 @@ impl Session {
         goal: Goal<'_>,
     ) -> Result<Chosen, QueueError> {
         let version = now(tr).await?;
-        let max_disorder = self.lanes.division.and_then(|(record, _)| record).map_or(0, |it| it.max_disorder);
+        let max_disorder =
+            self.partitions.division.and_then(|(record, _)| record).map_or(0, |it| it.max_disorder);
         if max_disorder == 0 {
             return self.choose_in_order(tr, take, goal).await;
         }
-        let known = self.lanes.heads.take();
+        let known = self.partitions.heads.take();
         let known = known.filter(|heads| (heads.at..heads.at.saturating_add(HEADS_KNOWN)).contains(&version));
         let mut is_of_now = known.is_none();
         let mut heads = match known {
@@ -78,18 +79,20 @@ impl Session {
             None => self.read_heads(tr, version).await?,
         };
         loop {
-            let lane = self.lanes.choose(&heads, version, max_disorder, &mut self.rng);
-            let (partition, until) = match lane {
-                Lane::Partition(partition, until) => (partition, until),
-                Lane::Wait if is_of_now => return Ok(Chosen::Waits(self.queue.space().partitions.clone())),
-                Lane::None if is_of_now => return Ok(Chosen::Empty(None)),
+            let choice = self.partitions.choose(&heads, version, max_disorder, &mut self.rng);
+            let (partition, until) = match choice {
+                PartitionChoice::Partition(partition, until) => (partition, until),
+                PartitionChoice::Wait if is_of_now => {
+                    return Ok(Chosen::Waits(self.queue.space().partitions.clone()));
+                }
+                PartitionChoice::None if is_of_now => return Ok(Chosen::Empty(None)),
                 // What was read earlier may be out of date.
-                Lane::Wait | Lane::None => {
+                PartitionChoice::Wait | PartitionChoice::None => {
                     (heads, is_of_now) = (self.read_heads(tr, version).await?, true);
                     continue;
                 }
             };
-            let space = self.lanes.spaces[usize::from(partition)].clone();
+            let space = self.partitions.spaces[usize::from(partition)].clone();
             let mut rows = self.find_allowed(tr, take.k, &[space], goal.is_lease()).await?;
             // Items that this fetch may not have are passed over, as if they were being handled.
             heads.of[usize::from(partition)] = rows.first().and_then(|row| row.id.stamp());
@@ -100,8 +103,8 @@ impl Session {
             if let Some(chosen) = self.claim(tr, take, (rows, Extent::Unknown), true, goal)? {
                 // Once this has committed, the first item that is left there is behind these.
                 let took_all = matches!(&chosen, Chosen::Rows(rows, _) if rows.len() == count);
-                self.lanes.behind = took_all.then_some((partition, last));
-                self.lanes.heads = Some(heads);
+                self.partitions.behind = took_all.then_some((partition, last));
+                self.partitions.heads = Some(heads);
                 return Ok(chosen);
             }
         }
@@ -114,8 +117,8 @@ impl Session {
         take: &FetchOptions<'_>,
         goal: Goal<'_>,
     ) -> Result<Chosen, QueueError> {
-        let spaces = self.lanes.spaces.clone();
-        (self.lanes.heads, self.lanes.behind) = (None, None);
+        let spaces = self.partitions.spaces.clone();
+        (self.partitions.heads, self.partitions.behind) = (None, None);
         loop {
             let rows = self.find_allowed(tr, take.k, &spaces, goal.is_lease()).await?;
             if let Some(chosen) = self.claim(tr, take, (rows, Extent::Unknown), true, goal)? {
@@ -125,7 +128,7 @@ impl Session {
     }
 
     async fn read_heads(&self, tr: &Transaction, version: u64) -> Result<Heads, QueueError> {
-        Ok(Heads { at: version, of: partitions::heads(&self.lanes.spaces, tr).await? })
+        Ok(Heads { at: version, of: partitions::heads(&self.partitions.spaces, tr).await? })
     }
 
     /// The first items of these partitions, from the first on that this fetch may have.

@@ -169,10 +169,10 @@ impl Operation for Push<'_> {
         let mut pusher = Pusher::alone(session.queue.space().clone(), tr)
             .with_rng(session.rng.split())
             .with_unfrozen(known.is_some() && !replaces)
-            .with_turn(session.lanes.next_turn(&mut session.rng), session.lanes.is_plain(version));
+            .with_turn(session.partitions.next_turn(&mut session.rng), session.partitions.is_plain(version));
         let placed = pusher.place(self.entries, self.operation).await?;
         if !placed.is_repetition() {
-            session.lanes.pushed(&pusher, version);
+            session.partitions.pushed(&pusher, version);
             session.unfrozen = known.or(Some(version));
         }
         if placed.is_repetition() || (!placed.writes() && self.operation.is_none()) {

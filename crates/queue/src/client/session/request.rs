@@ -16,47 +16,21 @@ use foundationdb::{Database, FdbError, Transaction};
 
 use super::FetchOptions;
 use super::Session;
+use super::plan::{Chosen, RequestStep};
 use crate::keys::leases;
 use crate::keys::leases::Header;
 use crate::keys::wants::Want;
 use crate::model::error::QueueError;
 use crate::model::lease_id::LeaseId;
 use crate::model::outcome::ItemOutcome;
-use crate::model::place::{Extent, Place};
+use crate::model::place::Place;
 use crate::model::suspicion::Suspicion;
 use crate::ops::acknowledge::{acknowledge, part};
 use crate::ops::ready::find;
-use crate::ops::scan::Row;
 use crate::ops::serve::{demand, serve};
 use crate::ops::{lease, want};
 use crate::run::retry::{Retry, maybe_committed};
 use crate::run::version::now;
-
-/// How a take goes on that may have asked.
-pub(super) enum Turn {
-    /// It has not: it takes for itself.
-    Free,
-    /// It was served: this is its lease.
-    Served(LeaseId, Header),
-    /// This transaction serves it. The rows are removed; a lease is still to be written, under an id of its own: another session may
-    /// serve the request with other rows, if this transaction does not commit. And what was seen of the queue.
-    Own(Vec<Row>, Extent),
-    /// It is not its turn. Once it has been served, this key is there.
-    Waits(Vec<u8>),
-    /// This transaction is to be committed, and then another one goes on.
-    Steps(RequestStep),
-}
-
-/// A transaction of a fetch that is not its last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RequestStep {
-    /// It asks.
-    Asks,
-    /// It serves others.
-    Serves,
-    /// It takes the own request back.
-    Leaves,
-}
 
 /// How much of what a session has to give back a transaction gives back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,23 +44,28 @@ pub(super) enum Handed {
 impl Session {
     /// Looks what became of the session's request, if it may have made one, and goes on with it.
     ///
-    /// A request that is not what this take wants is taken back, and so is one where there is nothing to take.
-    pub(super) async fn turn(
+    /// A request that is not what this take wants is taken back, and so is one where there is nothing to take. `None`: there is no
+    /// request, so the take is for itself alone.
+    ///
+    /// The transaction may serve its own request. Then a lease for the rows is still to be written, under an id of its own: another
+    /// session may serve the request with other rows, if this transaction does not commit.
+    pub(super) async fn continue_request(
         &mut self,
         tr: &Transaction,
         take: &mut FetchOptions<'_>,
         length: u64,
-    ) -> Result<Turn, QueueError> {
+    ) -> Result<Option<Chosen>, QueueError> {
         if self.asked.ids.is_empty() {
-            return Ok(Turn::Free);
+            return Ok(None);
         }
         let space = self.queue.space().clone();
         if let Some((id, header)) = self.find_served(tr).await? {
-            return Ok(Turn::Served(id, header));
+            let held = lease::body(&space, tr, id, &header, false).await?;
+            return Ok(Some(Chosen::Served(id, header, held)));
         }
         let now = now(tr).await?;
         let line = want::line(&space, tr, &self.asked.ids, now).await?;
-        let Some(own) = &line.own else { return Ok(Turn::Free) };
+        let Some(own) = &line.own else { return Ok(None) };
         self.asked.is_only(own.want.lease);
         let serves = line.serves(self.asked.waited(&line, now));
         let mut rows = Vec::new();
@@ -97,17 +76,17 @@ impl Session {
         }
         if rows.is_empty() {
             want::remove(tr, &own.key)?;
-            return Ok(Turn::Steps(RequestStep::Leaves));
+            return Ok(Some(Chosen::Steps(RequestStep::Leaves)));
         }
         if !serves {
-            return Ok(Turn::Waits(leases::key(&space.leases, own.want.lease)));
+            return Ok(Some(Chosen::Waits(leases::key(&space.leases, own.want.lease))));
         }
         line.expired.iter().try_for_each(|key| want::remove(tr, key))?;
         let seen = self.extent(tr, take).await?;
-        Ok(match serve(&space, tr, &line, rows, now)? {
-            Some(rows) => Turn::Own(rows, seen),
-            None => Turn::Steps(RequestStep::Serves),
-        })
+        Ok(Some(match serve(&space, tr, &line, rows, now)? {
+            Some(rows) => Chosen::Rows(rows, seen),
+            None => Chosen::Steps(RequestStep::Serves),
+        }))
     }
 
     /// Asks for what the take wants.

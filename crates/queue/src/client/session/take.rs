@@ -4,12 +4,11 @@ use std::num::NonZeroUsize;
 
 use foundationdb::Transaction;
 
-use super::{FetchOptions, Session, Taken, unresolved::Effect};
+use super::{FetchOptions, Session, unresolved::Effect};
 use crate::keys::leases::{Header, Held};
 use crate::model::error::QueueError;
 use crate::model::item::Item;
 use crate::model::lease_id::LeaseId;
-use crate::model::retry_error::Attempts;
 use crate::ops::claim::forget;
 use crate::ops::lease::row;
 use crate::ops::scan::Row;
@@ -67,9 +66,9 @@ impl Session {
         }
     }
 
-    /// Returns items that an earlier take removed.
-    pub(super) fn take_recovered(&mut self, k: NonZeroUsize, attempts: Attempts) -> Taken {
+    /// Items that an earlier take removed. There may be fewer than that take had asked for: the next take returns the others.
+    pub(super) fn take_recovered(&mut self, k: NonZeroUsize) -> Vec<Item> {
         let n = k.get().min(self.recovered.len());
-        Taken { items: self.recovered.drain(..n).collect(), watch: None, version: None, attempts }
+        self.recovered.drain(..n).collect()
     }
 }

@@ -172,7 +172,7 @@ impl Sweeper {
                     Some(keyed) => pace::forget_page(keyed, tr, &self.rates).await?,
                     None => (0, Vec::new()),
                 };
-                let (cursor, rates) = (Some(page.next), Some(rates));
+                let (cursor, rates) = (page.next, Some(rates));
                 return Ok(Applied { moved, notes: forgotten > 0, cursor, rates, ..Applied::default() });
             }
             Work::DeadLetters => {

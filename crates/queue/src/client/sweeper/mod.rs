@@ -636,7 +636,7 @@ mod tests {
             session.push(db, &["a"]).await.unwrap();
             let approach = &mut Approach::Front;
             let mut take = FetchOptions::new(NonZeroUsize::MIN, Duration::from_micros(1), approach);
-            let lease = session.fetch(db, &mut take).await.unwrap().lease.unwrap();
+            let lease = session.fetch(db, &mut take).await.unwrap().got.unwrap();
             let version = async || db.create_trx().unwrap().get_read_version().await.unwrap().cast_unsigned();
             while version().await <= lease.deadline() {}
             let begun = std::time::Instant::now();

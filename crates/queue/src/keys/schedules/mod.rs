@@ -64,7 +64,7 @@ impl ScheduleSpace {
 
     /// Time and name of such a row; `None` if it is of another layout.
     pub(crate) fn decode_due(&self, key: &[u8]) -> Option<(Millis, String)> {
-        self.due.decode(key).and_then(|(time, name)| Some((time, split_name(name)?)))
+        self.due.split(key).and_then(|(time, name)| Some((time, split_name(name)?)))
     }
 
     /// The keys of all states.

@@ -159,7 +159,7 @@ async fn next_parked(
     mut rng: Rng,
 ) -> Result<Vec<Parked>, QueueError> {
     let all = keyed.parked_for(Cause::Slot);
-    if freed.len() > 1 && RangeRead::of(all.clone()).first_key(tr).await?.is_none() {
+    if freed.len() > 1 && RangeRead::of(all.clone()).first_row_key(tr).await?.is_none() {
         exclude_parking(tr, &all, &keyed.free_range())?;
         return Ok(Vec::new());
     }

@@ -36,7 +36,7 @@ pub(crate) fn begin(keyed: &KeyedSpace, tr: &Transaction, id: &ItemId, cause: Ho
 
 /// Whether any key is held. Read without a conflict: a queue without holds pays no more than this.
 pub(crate) async fn exist(keyed: &KeyedSpace, tr: &Transaction) -> Result<bool, QueueError> {
-    Ok(RangeRead::of(keyed.all_holds()).first_key(tr).await?.is_some())
+    Ok(RangeRead::of(keyed.all_holds()).first_row_key(tr).await?.is_some())
 }
 
 /// The first hold of a key. Read without a conflict: a fetch adds [`conflict`] for the keys that it moves.
@@ -45,7 +45,7 @@ pub(crate) async fn first(
     tr: &Transaction,
     key: &[u8],
 ) -> Result<Option<Vec<u8>>, QueueError> {
-    RangeRead::of(keyed.hold_range(key)).first_key(tr).await
+    RangeRead::of(keyed.hold_range(key)).first_row_key(tr).await
 }
 
 /// What a held key waits for. Read without a conflict.
@@ -271,7 +271,7 @@ mod tests {
                 let tr = db.create_trx().unwrap();
                 assert_eq!(blocked(keyed, &tr).await.unwrap(), 0);
                 assert!(!exist(keyed, &tr).await.unwrap() && !end_all(keyed, &tr, b"a").await.unwrap());
-                assert!(RangeRead::of(keyed.active_range()).first_key(&tr).await.unwrap().is_some());
+                assert!(RangeRead::of(keyed.active_range()).first_row_key(&tr).await.unwrap().is_some());
             }
             assert!(sizes.last() < Some(&2_000), "{sizes:?}");
         });

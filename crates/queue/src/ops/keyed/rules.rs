@@ -79,7 +79,7 @@ pub(crate) async fn set(
         tr.set(&key, &limits::encode(limits));
     }
     // With a conflict: a key that is held or parked meanwhile is so by the old rules.
-    let first = |range| RangeRead::of(range).snapshot(false).first_key(tr);
+    let first = |range| RangeRead::of(range).snapshot(false).first_row_key(tr);
     let first = match first(keyed.all_holds()).await? {
         Some(hold) => Some(hold),
         None => first(keyed.parked_for_limits()).await?,

@@ -41,7 +41,7 @@ pub(crate) async fn unpark(
         return Ok(());
     }
     let (begin, end) = keyed.parked_suspects();
-    if RangeRead::of((&begin[..], &end[..])).first_key(tr).await?.is_none() {
+    if RangeRead::of((&begin[..], &end[..])).first_row_key(tr).await?.is_none() {
         return Ok(tr.add_conflict_range(&begin, &end, ConflictRangeType::Read)?);
     }
     let parked = keys.iter().map(async |key| {

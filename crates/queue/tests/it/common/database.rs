@@ -205,7 +205,7 @@ impl TestDb {
     pub(crate) async fn lease(&self, queue: &Queue, n: usize) -> Option<Lease> {
         let mut approach = Approach::Front;
         let mut take = fetch_options(n, 30_000_000, &mut approach, false);
-        self.session(queue).fetch(&self.db, &mut take).await.unwrap().lease
+        self.session(queue).fetch(&self.db, &mut take).await.unwrap().got
     }
 
     /// Settles all that is left of a lease alike.

@@ -55,7 +55,7 @@ pub(crate) fn running(n: u32) -> Limits {
 pub(crate) async fn fetch(t: &TestDb, session: &mut Session, n: usize) -> Option<Lease> {
     let mut approach = Approach::Front;
     let mut options = FetchOptions::new(k(n), Duration::from_secs(30), &mut approach);
-    session.fetch(&t.db, &mut options).await.unwrap().lease
+    session.fetch(&t.db, &mut options).await.unwrap().got
 }
 
 pub(crate) fn names(lease: Option<&Lease>) -> Vec<String> {
@@ -76,7 +76,7 @@ pub(crate) async fn idle(t: &TestDb, q: &Queue) -> Watch {
     let mut approach = Approach::Front;
     let mut options = fetch_options(9, 30_000_000, &mut approach, true);
     let fetched = t.session(q).fetch(&t.db, &mut options).await.unwrap();
-    assert!(fetched.lease.is_none());
+    assert!(fetched.got.is_none());
     fetched.watch.unwrap()
 }
 

@@ -64,7 +64,7 @@ impl TestDb {
     pub(crate) async fn lease_for(&self, queue: &Queue, n: usize, length: u64) -> Option<Lease> {
         let mut approach = Approach::Front;
         let mut take = fetch_options(n, length, &mut approach, false);
-        self.session(queue).fetch(&self.db, &mut take).await.unwrap().lease
+        self.session(queue).fetch(&self.db, &mut take).await.unwrap().got
     }
 
     /// Pushes items, and puts each aside until its time.

@@ -65,13 +65,13 @@ pub(super) async fn take_for_good(desk: Rc<Desk>) {
         let intent = Intent::Take { session: session.id(), terms };
         let (operation, taken) = desk.run(intent, session.take_with(&desk.world.db, &mut take)).await;
         match taken {
-            Some(Ok(taken)) if taken.items.is_empty() => {
+            Some(Ok(taken)) if taken.got.is_empty() => {
                 desk.told(&operation, &Claim::Nothing);
                 wait(&desk, taken.watch, false, None).await;
             }
             Some(Ok(taken)) => {
-                let short = taken.items.len() < k;
-                desk.told(&operation, &Claim::Took { items: taken.items, short });
+                let short = taken.got.len() < k;
+                desk.told(&operation, &Claim::Took { items: taken.got, short });
             }
             Some(Err(FetchError::Retry(error))) => desk.told(&operation, &failed(&error)),
             Some(Err(error)) => panic!("{operation}: {error}"),
@@ -119,16 +119,16 @@ async fn lease(desk: &Desk, session: &mut Session, approach: &mut Approach, cras
     let (operation, leased) = desk.run(intent, session.fetch(&desk.world.db, &mut take)).await;
     match leased? {
         Ok(leased) => {
-            let claim = match &leased.lease {
+            let claim = match &leased.got {
                 Some(lease) => Claim::Leased(lease.id(), lease.items().to_vec()),
                 None => Claim::Nothing,
             };
             desk.told(&operation, &claim);
-            if let Some(lease) = leased.lease.as_ref().filter(|_| !leased.recovered) {
+            if let Some(lease) = leased.got.as_ref().filter(|_| !leased.recovered) {
                 desk.believes(lease.id(), &operation);
             }
             wait(desk, leased.watch, leased.is_full, leased.look_again_in).await;
-            leased.lease
+            leased.got
         }
         Err(FetchError::Retry(error)) => {
             desk.told(&operation, &failed(&error));

@@ -25,7 +25,7 @@ fn a_fetch_parks_a_bounded_number_of_keys() {
         let (mut approach, length) = (Approach::Front, std::time::Duration::from_secs(30));
         // Other keys are active, so these 190 stay active.
         let fetched = session.fetch(db, &mut FetchOptions::new(k, length, &mut approach)).await.unwrap();
-        let _lease = fetched.lease.unwrap();
+        let _lease = fetched.got.unwrap();
         let (space, keyed) = (queue.space(), queue.space().keyed.as_ref().unwrap());
         for k in [1, 500] {
             let k = NonZeroUsize::new(k).unwrap();

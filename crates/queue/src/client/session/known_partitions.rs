@@ -37,7 +37,7 @@ pub(super) const MIN_PATIENCE: u64 = 2_000;
 
 /// What a session knows of its queue's partitions.
 #[derive(Debug, Default)]
-pub(super) struct Lanes {
+pub(super) struct KnownPartitions {
     /// The record, and the version that it was read at.
     pub(super) division: Option<(Option<Record>, u64)>,
     /// The spaces of all partitions, if there are several.
@@ -71,7 +71,7 @@ pub(super) struct Heads {
 
 /// Where a fetch looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lane {
+pub(super) enum PartitionChoice {
     /// In this partition, for items of versions up to this one.
     Partition(u8, u64),
     /// There may be items, and they are too fresh for it.
@@ -89,7 +89,7 @@ impl Heads {
     }
 }
 
-impl Lanes {
+impl KnownPartitions {
     /// How many pushes there were; counts one.
     pub(super) fn next_turn(&mut self, rng: &mut Rng) -> u64 {
         if self.pushes == 0 {
@@ -186,7 +186,13 @@ impl Lanes {
     }
 
     /// Chooses a partition.
-    pub(super) fn choose(&mut self, heads: &Heads, version: u64, max_disorder: u64, rng: &mut Rng) -> Lane {
+    pub(super) fn choose(
+        &mut self,
+        heads: &Heads,
+        version: u64,
+        max_disorder: u64,
+        rng: &mut Rng,
+    ) -> PartitionChoice {
         let until = heads.oldest().saturating_add(max_disorder);
         let until = if mutant("disorder-unbounded") { u64::MAX } else { until };
         let with_items = (0..).zip(&heads.of).filter_map(|(i, head)| Some((i, head.as_ref()?.version())));
@@ -198,7 +204,7 @@ impl Lanes {
         let is_over = |i: &u8| since(*i).saturating_add(patience(*i)) <= version;
         let allowed: Vec<u8> = eligible.iter().map(|(i, _)| *i).filter(is_over).collect();
         let Some(least) = allowed.iter().map(|i| patience(*i)).min() else {
-            return if eligible.is_empty() { Lane::None } else { Lane::Wait };
+            return if eligible.is_empty() { PartitionChoice::None } else { PartitionChoice::Wait };
         };
         let at = match self.at.filter(|at| allowed.contains(at)) {
             Some(at) => at,
@@ -208,7 +214,7 @@ impl Lanes {
             }
         };
         self.at = Some(at);
-        Lane::Partition(at, until)
+        PartitionChoice::Partition(at, until)
     }
 }
 
@@ -226,9 +232,10 @@ mod tests {
     const NOW: u64 = 1_000_000_000;
     const LOOSE: u64 = u64::MAX;
 
-    fn lanes() -> (Lanes, Rng) {
-        let lanes = Lanes { patience: vec![None; 2], seen: vec![None; 2], ..Lanes::default() };
-        (lanes, Rng::of(SessionId([1; 16])))
+    fn partitions() -> (KnownPartitions, Rng) {
+        let partitions =
+            KnownPartitions { patience: vec![None; 2], seen: vec![None; 2], ..KnownPartitions::default() };
+        (partitions, Rng::of(SessionId([1; 16])))
     }
 
     /// First items, each by its version.
@@ -243,65 +250,70 @@ mod tests {
 
     #[test]
     fn a_session_that_never_lost_does_not_wait() {
-        let (mut lanes, mut rng) = lanes();
+        let (mut partitions, mut rng) = partitions();
         for version in NOW..NOW + 100 {
-            let lane = lanes.choose(&heads([version, version]), version, LOOSE, &mut rng);
-            assert!(matches!(lane, Lane::Partition(..)));
-            lanes.committed(|| Some(version + 1_000));
+            let choice = partitions.choose(&heads([version, version]), version, LOOSE, &mut rng);
+            assert!(matches!(choice, PartitionChoice::Partition(..)));
+            partitions.committed(|| Some(version + 1_000));
         }
-        assert_eq!((lanes.commit_time, lanes.unit(), lanes.reserve), (1_000, PATIENCE, 0));
+        assert_eq!((partitions.commit_time, partitions.unit(), partitions.reserve), (1_000, PATIENCE, 0));
     }
 
     #[test]
     fn a_session_that_lost_leaves_new_items_alone_for_a_while() {
-        let (mut lanes, mut rng) = lanes();
+        let (mut partitions, mut rng) = partitions();
         let first = heads([1, 1]);
-        let Lane::Partition(at, _) = lanes.choose(&first, NOW, LOOSE, &mut rng) else { panic!("it waits") };
-        lanes.failed(true, &mut rng);
-        assert_eq!(lanes.choose(&first, NOW, LOOSE, &mut rng), Lane::Wait);
-        let (there, elsewhere) = (lanes.patience(at), lanes.patience(1 - at));
+        let PartitionChoice::Partition(at, _) = partitions.choose(&first, NOW, LOOSE, &mut rng) else {
+            panic!("it waits")
+        };
+        partitions.failed(true, &mut rng);
+        assert_eq!(partitions.choose(&first, NOW, LOOSE, &mut rng), PartitionChoice::Wait);
+        let (there, elsewhere) = (partitions.patience(at), partitions.patience(1 - at));
         assert!((PATIENCE..(1 + SPREAD) * PATIENCE).contains(&elsewhere));
         assert!(there <= 2 * MOST * PATIENCE);
         // Other items are first now, and it waits again.
         let second = heads([2, 2]);
-        assert_eq!(lanes.choose(&second, NOW + 2 * there, LOOSE, &mut rng), Lane::Wait);
+        assert_eq!(partitions.choose(&second, NOW + 2 * there, LOOSE, &mut rng), PartitionChoice::Wait);
         let over = NOW + 2 * there + elsewhere;
-        assert_eq!(lanes.choose(&second, over - 1, LOOSE, &mut rng), Lane::Wait);
-        assert_eq!(lanes.choose(&second, over, LOOSE, &mut rng), Lane::Partition(1 - at, u64::MAX));
-        lanes.committed(|| None);
-        assert_eq!(lanes.patience(1 - at), elsewhere - elsewhere / 2);
+        assert_eq!(partitions.choose(&second, over - 1, LOOSE, &mut rng), PartitionChoice::Wait);
+        assert_eq!(
+            partitions.choose(&second, over, LOOSE, &mut rng),
+            PartitionChoice::Partition(1 - at, u64::MAX)
+        );
+        partitions.committed(|| None);
+        assert_eq!(partitions.patience(1 - at), elsewhere - elsewhere / 2);
     }
 
     #[test]
     fn patience_grows_with_the_time_of_a_commit_and_has_an_end() {
-        let (mut lanes, mut rng) = lanes();
+        let (mut partitions, mut rng) = partitions();
         for commit_time in [1, 10_000, 1_000_000] {
-            lanes.commit_time = commit_time;
-            let unit = lanes.unit();
+            partitions.commit_time = commit_time;
+            let unit = partitions.unit();
             assert!(
                 (PATIENCE..=MAX_UNIT).contains(&unit)
                     && (unit == COMMITS * commit_time || commit_time != 10_000)
             );
             for _ in 0..20 {
-                lanes.at = Some(0);
-                lanes.failed(true, &mut rng);
+                partitions.at = Some(0);
+                partitions.failed(true, &mut rng);
             }
-            assert!((MOST * unit..2 * MOST * unit).contains(&lanes.patience(0)));
+            assert!((MOST * unit..2 * MOST * unit).contains(&partitions.patience(0)));
         }
         for _ in 0..100 {
-            lanes.at = Some(0);
-            lanes.committed(|| None);
+            partitions.at = Some(0);
+            partitions.committed(|| None);
         }
-        assert_eq!((lanes.patience(0), lanes.reserve), (0, 0));
+        assert_eq!((partitions.patience(0), partitions.reserve), (0, 0));
     }
 
     #[test]
     fn a_partition_whose_first_item_is_too_young_is_left_out() {
-        let (mut lanes, mut rng) = lanes();
+        let (mut partitions, mut rng) = partitions();
         for _ in 0..20 {
-            let lane = lanes.choose(&heads([100, 111]), NOW, 10, &mut rng);
-            assert_eq!(lane, Lane::Partition(0, 110));
-            lanes.at = None;
+            let choice = partitions.choose(&heads([100, 111]), NOW, 10, &mut rng);
+            assert_eq!(choice, PartitionChoice::Partition(0, 110));
+            partitions.at = None;
         }
     }
 }
