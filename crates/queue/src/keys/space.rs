@@ -262,7 +262,8 @@ impl Space {
         match event {
             Event::Ready => Cow::Borrowed(&self.later),
             Event::Expiry => Cow::Borrowed(&self.expiry),
-            Event::Schedule | Event::Batch => Cow::Owned(Agenda::new(&self.queue, event)),
+            // Few transactions have to do with the others.
+            event => Cow::Owned(Agenda::new(&self.queue, event)),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::ops::{Index, IndexMut};
 
 use foundationdb::Transaction;
-use futures::future::try_join4;
+use futures::future::try_join_all;
 
 use crate::keys::Space;
 use crate::keys::agenda::{Agenda, Event};
@@ -68,9 +68,9 @@ impl First {
 
 /// The first row of each event. Snapshot reads.
 pub(crate) async fn firsts(space: &Space, tr: &Transaction) -> Result<ByEvent<Option<First>>, QueueError> {
-    let [a, b, c, d] = Event::ALL.map(async |event| first(&space.agenda(event), tr).await);
-    let (a, b, c, d) = try_join4(a, b, c, d).await?;
-    Ok(ByEvent([a, b, c, d]))
+    let mut firsts =
+        try_join_all(Event::ALL.map(async |event| first(&space.agenda(event), tr).await)).await?;
+    Ok(ByEvent::of(|event| firsts[event as usize].take()))
 }
 
 /// The first row of an event. A snapshot read.

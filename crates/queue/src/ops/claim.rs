@@ -62,7 +62,7 @@ pub(crate) fn remove(space: &Space, tr: &Transaction, rows: &[Row]) -> Result<()
     Ok(())
 }
 
-/// Clears what goes with an item until it has been done or taken for good: the rest of its payload, the row of its expiry, and its unique key, unless that is
+/// Clears what goes with an item until it has been done or taken for good: the rest of its payload, the rows of its times, and its unique key, unless that is
 /// taken for a time.
 pub(crate) fn forget(space: &Space, tr: &Transaction, id: &ItemId, record: &[u8]) -> Result<(), QueueError> {
     forget_then(space, tr, id, record, |meta| unique::of_ended(space, tr, id, meta))
@@ -90,7 +90,7 @@ fn forget_then(
     }
     let meta = decode_record(space, id, record)?;
     parts::clear(space, tr, id, meta.payload_len);
-    item_times::clear_expiry(space, tr, id, &meta);
+    item_times::clear(space, tr, id, &meta);
     free_key(&meta);
     Ok(())
 }

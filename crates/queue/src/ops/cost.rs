@@ -14,6 +14,7 @@ use crate::model::id::ItemId;
 use crate::model::kind::Kind;
 use crate::model::meta::{MAX_REASON, Meta};
 use crate::model::recorder::Recorder;
+use crate::ops::item_times;
 use crate::ops::scan::Row;
 
 /// The most bytes of one transaction if the work can be split: this, or a single item. FoundationDB recommends at most 1 MB.
@@ -214,10 +215,10 @@ pub(crate) fn served(space: &Space, id: &ItemId) -> usize {
     moves + conflict(item) + clear(item) + counts
 }
 
-/// The cost of clearing the chunks, the unique key and the row of the expiry of an item.
+/// The cost of clearing the chunks, the unique key and the rows of the times of an item.
 fn ending(space: &Space, id: &ItemId, meta: &Meta) -> usize {
     meta.payload_len.map_or(0, |len| chunks_of(space, id, len))
-        + meta.expires.map_or(0, |_| clear(key(space, id)))
+        + item_times::cleared(meta) * clear(key(space, id))
         + unique_of(space, id, meta)
 }
 

@@ -127,7 +127,7 @@ impl Editable {
         due: Option<Millis>,
     ) -> Result<(), QueueError> {
         let space = transitions.space();
-        item_times::clear_expiry(space, tr, &self.id, &self.meta);
+        item_times::clear(space, tr, &self.id, &self.meta);
         let Meta { attributes, content_type, trace_parent, enqueued_at, expires, .. } = new;
         // It keeps its time, and is not to expire before that.
         let due_then = self.record.as_ref().filter(|_| due.is_none()).map(|found| found.due);

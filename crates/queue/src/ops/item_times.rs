@@ -4,17 +4,18 @@
 
 use foundationdb::Transaction;
 
+use crate::keys::agenda::Event;
 use crate::keys::{Space, meta};
 use crate::model::id::ItemId;
 use crate::model::meta::{Meta, Millis};
 use mutant::mutant;
 
-/// The times of a new item, each with the value of its row.
-pub(crate) fn of_new(meta: &Meta) -> Vec<(Millis, Vec<u8>)> {
+/// The rows of a new item: the event, the time, and the value.
+pub(crate) fn of_new(meta: &Meta) -> Vec<(Event, Millis, Vec<u8>)> {
     let expires = meta.expires.filter(|_| meta.may_expire());
     let mut times: Vec<_> = expires.into_iter().chain(meta.unique_until).collect();
     times.dedup();
-    times.into_iter().map(|time| (time, value(meta, time).to_vec())).collect()
+    times.into_iter().map(|time| (Event::Expiry, time, value(meta, time).to_vec())).collect()
 }
 
 /// Writes the expiry of an item that goes on waiting, if it may still expire.
@@ -28,11 +29,16 @@ pub(crate) fn note_expiry(space: &Space, tr: &Transaction, id: &ItemId, record: 
     }
 }
 
-/// Clears the expiry of an item that ends or is a dead letter. A row that also says until when its unique key is taken stays.
-pub(crate) fn clear_expiry(space: &Space, tr: &Transaction, id: &ItemId, meta: &Meta) {
+/// Clears the rows of an item that ends, is a dead letter, or gets other times: its expiry. A row that also says until when its unique key is taken stays.
+pub(crate) fn clear(space: &Space, tr: &Transaction, id: &ItemId, meta: &Meta) {
     if let Some(expires) = meta.expires.filter(|expires| meta.unique_until != Some(*expires)) {
         tr.clear(&space.expiry.key(expires, id.as_bytes()));
     }
+}
+
+/// How many rows [`clear`] clears at most.
+pub(crate) fn cleared(meta: &Meta) -> usize {
+    usize::from(meta.expires.is_some())
 }
 
 /// Clears the time until which the unique key of an item is taken.

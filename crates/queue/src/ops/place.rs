@@ -61,7 +61,7 @@ pub(crate) fn dead(space: &Space, tr: &Transaction, id: &ItemId, value: &[u8], m
         _ => meta::encode(meta),
     };
     tr.set(&space.dead_key(id), &record);
-    item_times::clear_expiry(space, tr, id, meta);
+    item_times::clear(space, tr, id, meta);
     tr.set(&space.body_key(id), value);
     if !mutant("dead-letter-keeps-key") {
         unique::of_undone(space, tr, id, meta);

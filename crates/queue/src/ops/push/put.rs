@@ -47,8 +47,8 @@ pub(super) fn put(space: &Space, tr: &Transaction, spot: &Spot, entry: &Entry<'_
     for (n, chunk) in chunks {
         set(tr, spot, &space.chunks, &chunks::suffix(n), chunk);
     }
-    for (time, value) in times {
-        set(tr, spot, &space.expiry.at(time), &[], &value);
+    for (event, time, value) in times {
+        set(tr, spot, &space.agenda(event).at(time), &[], &value);
     }
     if let Some(key) = entry.unique() {
         set_id(tr, &space.unique_key(key), spot);
