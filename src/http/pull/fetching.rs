@@ -251,6 +251,9 @@ impl Fetching {
                 events.push_back(Event::of(&fetched));
                 if !fetched.got.is_empty() {
                     self.give(fetched.got, askers, events);
+                } else if self.watch.is_none() || !mutant("watch-of-an-earlier-fetch-stays") {
+                    // What an earlier fetch has waited for may be something else.
+                    self.watch = fetched.watch;
                 }
             }
             Ok(None) => events.push_back(Event::Failed),
@@ -312,10 +315,6 @@ impl Fetching {
             let unanswered = |lease| Some(Unanswered::new(&self.backend, lease, began));
             let mut fetched = fetched.map(|leases| leases.into_iter().map(unanswered).collect::<Vec<_>>());
             if fetched.got.is_empty() {
-                // What an earlier fetch has waited for may be something else.
-                if self.watch.is_none() || !mutant("watch-of-an-earlier-fetch-stays") {
-                    self.watch = fetched.watch.take();
-                }
                 return Ok(Some(fetched));
             }
             // While the clocks are compared, the leases run.
