@@ -68,6 +68,7 @@ pub(crate) mod times;
 pub(crate) mod tokens;
 pub(crate) mod wants;
 
+pub(crate) use crate::keys::counters::Counter;
 pub(crate) use crate::keys::range::{after, range};
 pub(crate) use crate::model::element::{append_bytes, split_bytes};
 pub(crate) use space::{DEAD, Space};
