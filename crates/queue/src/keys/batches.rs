@@ -38,7 +38,7 @@ pub(crate) type Unique = [u8; 16];
 #[derive(Debug, Clone)]
 pub(crate) struct BatchSpace {
     /// (q, "batch").
-    records: Vec<u8>,
+    pub(crate) records: Vec<u8>,
     items: Vec<u8>,
     counts: Vec<u8>,
     /// When batches are looked at, marks first.

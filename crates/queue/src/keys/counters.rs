@@ -91,6 +91,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::testing::listed_in_keyspace;
+
+    #[test]
+    fn the_page_lists_the_counters_in_their_order() {
+        assert_eq!(listed_in_keyspace("Counters"), Counter::ALL.map(Counter::name));
+    }
 
     #[test]
     fn each_counter_has_a_place_of_its_own_and_the_compared_ones_are_in_the_order_of_their_keys() {
