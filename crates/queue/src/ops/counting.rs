@@ -1,4 +1,4 @@
-//! What each transition of an item adds to the counters. The table in `docs/GUARANTEES.md` is this one; a test compares them.
+//! What each transition of an item adds to the counters. The table in `docs/guarantees/life.md` is this one; a test compares them.
 
 use foundationdb::Transaction;
 use foundationdb::options::MutationType;
@@ -125,7 +125,7 @@ mod tests {
         Becomes::Cancelled,
         Becomes::Gone,
     ];
-    const GUARANTEES: &str = include_str!("../../../../docs/GUARANTEES.md");
+    const LIFE: &str = include_str!("../../../../docs/guarantees/life.md");
 
     fn was(text: &str) -> Was {
         match text {
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn the_document_has_each_transition_with_its_counters() {
-        let rows = GUARANTEES.lines().skip_while(|line| !line.starts_with("| from | to |")).skip(2);
+        let rows = LIFE.lines().skip_while(|line| !line.starts_with("| from | to |")).skip(2);
         let mut seen = Vec::new();
         for row in rows.take_while(|line| line.starts_with('|')) {
             let cells: Vec<_> = row.trim_matches('|').split('|').map(str::trim).collect();
@@ -171,7 +171,10 @@ mod tests {
         }
         for was in ALL_WAS {
             for becomes in ALL_BECOMES.into_iter().filter(|becomes| deltas(was, *becomes).is_some()) {
-                assert!(seen.contains(&(was, becomes)), "docs/GUARANTEES.md has no {was:?} to {becomes:?}");
+                assert!(
+                    seen.contains(&(was, becomes)),
+                    "docs/guarantees/life.md has no {was:?} to {becomes:?}"
+                );
             }
         }
     }
