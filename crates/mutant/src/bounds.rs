@@ -4,107 +4,23 @@
 #[cfg(debug_assertions)]
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+#[cfg(debug_assertions)]
+use std::collections::BTreeSet;
 use std::fmt;
+#[cfg(debug_assertions)]
+use std::path::Path;
+#[cfg(debug_assertions)]
+use std::sync::LazyLock;
 
-/// The names of all bounds, sorted, with the least value that makes sense.
-const LEAST: &[(&str, usize)] = &[
-    ("batch-ends-together", 1),
-    ("batches-page", 1),
-    ("bodies-of-a-range", 1),
-    ("cancel-page-bytes", 1),
-    ("cancel-page-leases", 1),
-    ("data-file-unflushed-bytes", 1),
-    ("dead-page-bytes", 1),
-    ("dead-together", 1),
-    ("due-batch-bytes", 1),
-    ("due-batch-rows", 1),
-    ("due-batches-together", 1),
-    ("due-schedule-bytes", 1),
-    ("due-schedule-items", 1),
-    ("due-schedule-rows", 1),
-    ("due-schedules", 1),
-    ("expiry-page", 1),
-    ("expiry-page-bytes", 1),
-    ("expiry-together", 1),
-    ("fetch-index-bytes", 1),
-    ("fetch-window", 1),
-    ("forget-operations-page", 1),
-    ("history-clear-slice", 1),
-    ("history-group-bytes", 1),
-    ("history-groups-together", 1),
-    ("history-hours-together", 1),
-    ("history-index-rows", 1),
-    ("history-page-bytes", 1),
-    ("idle-tokens", 1),
-    ("index-page", 1),
-    ("index-repair-bytes", 1),
-    ("items-aside", 1),
-    ("items-served", 1),
-    ("joins-together", 1),
-    ("keys-of-a-fetch", 1),
-    ("known-limits", 1),
-    ("lane-idle", 1),
-    ("large-batch-removals", 1),
-    ("large-batch-writes", 1),
-    ("lease-bytes-counted", 1),
+/// The bounds whose least value that makes sense is another one than 1.
+#[cfg(debug_assertions)]
+const LEAST: [(&str, usize); 6] = [
     ("lease-inline-bytes", 0),
     ("lease-piece-bytes", 500),
-    ("locate-page", 1),
-    ("log-records-bytes", 1),
-    ("log-unflushed-batches", 1),
-    ("look-bytes", 1),
-    ("look-expired-leases", 1),
-    ("looks-of-a-fetch", 1),
     ("looks-of-a-sweep", 2),
-    ("memtable-bytes", 1),
     ("memtable-cleared-keys", 0),
-    ("memtable-first-page", 1),
-    ("memtable-page", 1),
-    ("memtable-removals", 1),
-    ("memtable-writes", 1),
-    ("migration-page", 1),
-    ("migration-page-bytes", 1),
     ("noted-times", 2),
-    ("old-cancellations", 1),
-    ("old-cancellations-swept", 1),
-    ("orphans-page", 1),
-    ("orphans-page-bytes", 1),
-    ("pages-of-a-sweep", 1),
-    ("parked-keys-of-a-fetch", 1),
-    ("place-keys", 1),
-    ("place-timers", 1),
-    ("promote-page", 1),
-    ("promote-page-bytes", 1),
-    ("promote-together", 1),
-    ("pushes-at-a-time", 1),
-    ("queues-page", 1),
-    ("queues-page-steps", 1),
-    ("rates-page", 1),
-    ("records-together", 1),
-    ("recount-texts", 1),
-    ("relocate-page-bytes", 1),
     ("reply-bytes", 200),
-    ("requests-glanced-at", 1),
-    ("requests-of-a-session", 1),
-    ("requests-served", 1),
-    ("retention-page", 1),
-    ("retention-page-bytes", 1),
-    ("rules-page", 1),
-    ("rules-pause", 1),
-    ("running-page-bytes", 1),
-    ("running-page-leases", 1),
-    ("running-together", 1),
-    ("schedules-page", 1),
-    ("schedules-page-bytes", 1),
-    ("suspects-of-a-fetch", 1),
-    ("transaction-part-bytes", 1),
-    ("unlisted-page", 1),
-    ("view-bytes-passed", 1),
-    ("view-items-passed", 1),
-    ("waiting-bytes-counted", 1),
-    ("waiting-counted", 1),
-    ("waiting-push-bytes", 1),
-    ("waiting-pushes", 1),
 ];
 
 /// Values of bounds for the code that one thread runs.
@@ -139,10 +55,11 @@ impl Bounds {
     ///
     /// # Panics
     ///
-    /// If no bound has this name.
+    /// If no bound in the sources has this name.
     #[must_use]
     pub fn with(mut self, name: &str, value: usize) -> Bounds {
-        assert!(least(name).is_some(), "no bound is called {name:?}; see crates/mutant/src/bounds.rs");
+        #[cfg(debug_assertions)]
+        assert!(names().is_none_or(|names| names.contains(name)), "no bound is called {name:?}");
         self.values.insert(name.to_owned(), value);
         self
     }
@@ -208,16 +125,10 @@ impl Drop for DrawnBounds {
 }
 
 /// The value of the bound `name`: `value`, or what a test has chosen by [`Bounds::enter`] or `KVQUEUE_BOUNDS`.
-///
-/// # Panics
-///
-/// If no bound has this name.
 #[cfg(debug_assertions)]
 pub fn bound(name: &str, value: usize) -> usize {
-    use std::sync::LazyLock;
     static CHOSEN: LazyLock<Bounds> =
         LazyLock::new(|| Bounds::parse(&std::env::var("KVQUEUE_BOUNDS").unwrap_or_default()));
-    debug_assert!(least(name).is_some(), "no bound is called {name:?}; see crates/mutant/src/bounds.rs");
     if let Some(chosen) = CHOSEN.values.get(name) {
         return *chosen;
     }
@@ -257,14 +168,36 @@ fn current() -> Bounds {
     Bounds::default()
 }
 
-fn least(name: &str) -> Option<usize> {
-    LEAST.binary_search_by_key(&name, |(of, _)| *of).ok().map(|at| LEAST[at].1)
+/// The names of the bounds in the sources of the crates that have them; `None` where a test runs without the sources.
+#[cfg(debug_assertions)]
+fn names() -> Option<&'static BTreeSet<String>> {
+    static NAMES: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
+        let mut names = BTreeSet::new();
+        for package in ["queue", "fdb-embedded"] {
+            collect(&Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name(package).join("src"), &mut names);
+        }
+        names
+    });
+    Some(&*NAMES).filter(|names| !names.is_empty())
+}
+
+#[cfg(debug_assertions)]
+fn collect(dir: &Path, names: &mut BTreeSet<String>) {
+    for path in std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()) {
+        if path.is_dir() {
+            collect(&path, names);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            let found = text.split("bound(\"").skip(1).filter_map(|rest| rest.split('"').next());
+            names.extend(found.map(str::to_owned));
+        }
+    }
 }
 
 /// A value of the bound: half of the seeds have `value`, some the least, the others one between them, rather a small one.
 #[cfg(debug_assertions)]
 fn draw(seed: u64, name: &str, value: usize) -> usize {
-    let least = least(name).unwrap_or(value).min(value);
+    let least = LEAST.iter().find(|(of, _)| *of == name).map_or(1, |(_, least)| *least).min(value);
     let (kind, at) = (hash(seed, name) % 8, hash(seed.rotate_left(32), name));
     match kind {
         0..=3 => value,
@@ -289,35 +222,13 @@ fn hash(seed: u64, name: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-    use std::path::Path;
-
     use super::*;
 
     #[test]
-    fn every_bound_in_the_code_has_a_least_value_and_the_other_way_round() {
-        let mut in_code = BTreeSet::new();
-        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        for package in ["queue", "fdb-embedded"] {
-            collect(&crates.join(package).join("src"), &mut in_code);
-        }
-        let in_list: BTreeSet<_> = LEAST.iter().map(|(name, _)| (*name).to_owned()).collect();
-        assert_eq!(in_code, in_list, "left: the code; right: the list");
-        assert!(LEAST.is_sorted());
-    }
-
-    /// The names of the bounds in the sources of a directory.
-    fn collect(dir: &Path, names: &mut BTreeSet<String>) {
-        for entry in std::fs::read_dir(dir).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                collect(&path, names);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let text = std::fs::read_to_string(&path).unwrap();
-                let found = text.split("bound(\"").skip(1).filter_map(|rest| rest.split('"').next());
-                names.extend(found.map(str::to_owned));
-            }
-        }
+    fn every_bound_with_another_least_value_is_in_the_code() {
+        let names = names().expect("the sources are there");
+        assert!(names.contains("promote-page"));
+        assert!(LEAST.iter().all(|(name, _)| names.contains(*name)), "{LEAST:?}, and in the code {names:?}");
     }
 
     #[test]
@@ -355,7 +266,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "no bound is called")]
-    fn a_bound_without_a_least_value_is_refused() {
-        bound(&"no-such-bound".to_uppercase(), 1);
+    fn a_name_that_no_bound_in_the_code_has_is_refused() {
+        let _ = Bounds::default().with("promote-pages", 1);
     }
 }

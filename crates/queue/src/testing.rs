@@ -17,3 +17,13 @@ pub(crate) fn on_database(test: impl AsyncFnOnce(&Database)) {
     let db = Database::from_path(&format!("embedded:{}", dir.path().join("db").display()));
     futures::executor::block_on(test(&db.expect("an empty directory can be opened")));
 }
+
+/// The second elements of the keys that a section of `docs/KEYSPACE.md` lists, in its order.
+pub(crate) fn listed_in_keyspace(heading: &str) -> Vec<&'static str> {
+    let page = include_str!("../../../docs/KEYSPACE.md");
+    let section =
+        page.split("\n##").find(|section| section.trim_start_matches(['#', ' ']).starts_with(heading));
+    let rows = section.expect("the page has the section").lines().filter(|line| line.starts_with("| `(q, "));
+    let keys = rows.flat_map(|row| row.split(" | ").next().unwrap_or_default().split("(q, \"").skip(1));
+    keys.filter_map(|key| key.split('"').next()).collect()
+}

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use foundationdb::{Database, Transaction};
 
 use crate::client::queue::Queue;
-use crate::keys::counters;
+use crate::keys::{Counter, counters};
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
 use crate::model::item_change::ItemChange;
@@ -138,7 +138,7 @@ impl Queue {
 
     /// How many running items were ever cancelled. A snapshot read of one key.
     pub async fn cancellations(&self, tr: &Transaction) -> Result<u64, QueueError> {
-        Ok(counters::decode(tr.get(&self.space().ncancel, true).await?.as_deref()))
+        Ok(counters::decode(tr.get(self.space().counter(Counter::Cancel), true).await?.as_deref()))
     }
 
     /// Watches for cancellations of running items, from the moment that `tr` reads at. Works if `tr` commits, which it can do without

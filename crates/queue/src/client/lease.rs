@@ -7,9 +7,9 @@ use foundationdb::{Database, FdbError, Transaction, TransactionCommitted};
 use futures::future::try_join;
 
 use crate::client::suspects::Ward;
-use crate::keys::Space;
 use crate::keys::cancelled::CancelledItems;
 use crate::keys::leases::{Acknowledged, Header, Held};
+use crate::keys::{Counter, Space};
 use crate::model::error::{LeaseError, QueueError};
 use crate::model::item::Item;
 use crate::model::lease_id::LeaseId;
@@ -693,9 +693,8 @@ impl Operation for Together<'_> {
 /// Whether all leases of the queue may have been cleared before their deadlines: by a migration,
 /// which leaves the queue frozen, or with the queue, whose counters are then gone too.
 async fn was_cleared_by_others(space: &Space, tr: &Transaction) -> Result<bool, QueueError> {
-    let (pause, npop) =
-        try_join(crate::run::pause::paused(space, tr), async { Ok(tr.get(&space.npop, true).await?) })
-            .await?;
+    let npop = async { Ok(tr.get(space.counter(Counter::Pop), true).await?) };
+    let (pause, npop) = try_join(crate::run::pause::paused(space, tr), npop).await?;
     Ok(npop.is_none() || pause.is_some_and(|pause| pause.frozen))
 }
 

@@ -7,7 +7,7 @@ use foundationdb::{Database, Transaction};
 use crate::client::queue::Queue;
 use crate::keys::agenda::Event;
 use crate::keys::keyed::KeyedSpace;
-use crate::keys::{counters, items, keyed, leases, partitions};
+use crate::keys::{Counter, counters, items, keyed, leases, partitions};
 use crate::model::codes::TOO_OLD;
 use crate::model::element::{split_bytes, split_text};
 use crate::model::error::QueueError;
@@ -142,11 +142,7 @@ struct Rows {
     keyed: i64,
     later: i64,
     dead: i64,
-    npush: u64,
-    npop: u64,
-    nlater: u64,
-    ndue: u64,
-    ndead: u64,
+    counters: [u64; Counter::ALL.len()],
 }
 
 impl RowCounter {
@@ -177,7 +173,6 @@ impl RowCounter {
         let Some((record, rest)) = split_bytes(whole) else { return };
         let rows = self.queues.entry(name).or_default();
         rows.index.show(&self.keyed, whole, value);
-        let number = || counters::decode(Some(value));
         match (record.as_slice(), rest.is_empty()) {
             (items::VAL | partitions::PART, false) => rows.ready += 1,
             (keyed::KVAL, false) => {
@@ -188,11 +183,10 @@ impl RowCounter {
             (leases::LEASE, false) => rows.leases.show_header(rest, value, &mut rows.index),
             (element, false) if element == Event::Ready.element() => rows.later += 1,
             (crate::keys::DEAD, false) => rows.dead += 1,
-            (counters::NPUSH, true) => rows.npush = number(),
-            (counters::NPOP, true) => rows.npop = number(),
-            (counters::NLATER, true) => rows.nlater = number(),
-            (counters::NDUE, true) => rows.ndue = number(),
-            (counters::NDEAD, true) => rows.ndead = number(),
+            (element, true) => {
+                let counter = Counter::ALL.into_iter().find(|counter| counter.name().as_bytes() == element);
+                counter.into_iter().for_each(|of| rows.counters[of as usize] = counters::decode(Some(value)));
+            }
             _ => {}
         }
     }
@@ -200,16 +194,20 @@ impl RowCounter {
     /// Each queue by its name.
     pub fn queues(&self) -> impl Iterator<Item = (&[u8], Recount)> {
         self.queues.iter().map(|(name, rows)| {
+            let counter = |counter: Counter| rows.counters[counter as usize];
             let counted = |by_counters, by_rows| Counted { by_counters, by_rows };
             // Items of both kinds are counted by the same counters.
             let by_rows = rows.ready + rows.keyed;
-            let ready = counted(counters::difference(rows.npush, rows.npop), by_rows);
+            let ready = counted(counters::difference(counter(Counter::Push), counter(Counter::Pop)), by_rows);
             // A recipe's items lie elsewhere, and nobody has to count them.
             let is_recipe = self.recipes.contains_key(name) && by_rows == 0;
             let recount = Recount {
                 ready: (!is_recipe).then_some(ready),
-                waiting: counted(counters::difference(rows.nlater, rows.ndue), rows.later),
-                dead: counted(rows.ndead.cast_signed(), rows.dead),
+                waiting: counted(
+                    counters::difference(counter(Counter::Later), counter(Counter::Due)),
+                    rows.later,
+                ),
+                dead: counted(counter(Counter::Dead).cast_signed(), rows.dead),
                 index: (rows.keyed > 0 || !rows.index.is_empty())
                     .then(|| rows.index.faults().counts())
                     .filter(|_| !rows.leases.is_unreadable),

@@ -1,13 +1,6 @@
 //! (q, event, time, id): what happens at a time, in milliseconds since 1970. Each [`Event`] has rows of its own, in the order of their times.
 //!
-//! | event | second element | id | value |
-//! |---|---|---|---|
-//! | [`Event::Ready`] | "later" | id of the item | its side record |
-//! | [`Event::Expiry`] | "expiry" | id of the item | its unique key, if that is free from then on; otherwise empty |
-//! | [`Event::Schedule`] | "schedule-due" | name of the schedule | empty |
-//! | [`Event::Batch`] | "batch-due" | id of the batch | empty; of a mark the version of the transaction that set it |
-//!
-//! A transaction that sets a time writes its row, too. Sweepers do what is due, and clear the row with that.
+//! `docs/KEYSPACE.md` lists the rows with their ids and values.
 
 use crate::keys::{append_bytes, range, split_bytes};
 use crate::model::element::{UUID, UUID_LEN, append_number, split_number};
@@ -140,6 +133,7 @@ mod tests {
 
     use super::*;
     use crate::model::element::append_uuid;
+    use crate::testing::listed_in_keyspace;
 
     /// An id of a row of this event, of these bytes.
     fn id(event: Event, bytes: [u8; 16]) -> Vec<u8> {
@@ -179,6 +173,14 @@ mod tests {
                 let _ = agenda.decode(&key);
             }
         }
+    }
+
+    #[test]
+    fn the_page_lists_the_events_in_their_order() {
+        assert_eq!(
+            listed_in_keyspace("Agenda"),
+            Event::ALL.map(|event| str::from_utf8(event.element()).unwrap())
+        );
     }
 
     #[test]

@@ -12,7 +12,7 @@
 
 use crate::keys::agenda::{Agenda, Event};
 use crate::keys::fields::{each, number, pair, put, put_pair, text};
-use crate::keys::{append_bytes, counters, pause, range};
+use crate::keys::{Counter, append_bytes, counters, pause, range};
 use crate::model::element::{UUID, UUID_LEN, append_number, append_uuid, split_number};
 use crate::model::history::Ending;
 use crate::model::item_batch::BatchCounts;
@@ -38,7 +38,7 @@ pub(crate) type Unique = [u8; 16];
 #[derive(Debug, Clone)]
 pub(crate) struct BatchSpace {
     /// (q, "batch").
-    records: Vec<u8>,
+    pub(crate) records: Vec<u8>,
     items: Vec<u8>,
     counts: Vec<u8>,
     /// When batches are looked at, marks first.
@@ -64,8 +64,8 @@ impl BatchSpace {
             due: Agenda::new(queue, Event::Batch),
             pause: record(pause::PAUSE),
             migrate: record(MIGRATE),
-            nlater: record(counters::NLATER),
-            ndue: record(counters::NDUE),
+            nlater: Counter::Later.key(queue),
+            ndue: Counter::Due.key(queue),
         }
     }
 

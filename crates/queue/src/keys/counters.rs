@@ -1,26 +1,70 @@
-//! The counters: (q, "npush"), (q, "npop"), (q, "ndone"), (q, "nlater"), (q, "ndue"), (q, "nback"),
-//! (q, "ndead"), (q, "ncancel"). All are written with the atomic ADD.
-//!
-//! A watch on `npush` wakes idle consumers; that is why there are two counters of what is ready and not one. A watch on
-//! `nlater` wakes sweepers, and one on `ncancel` the holders of leases.
+//! (q, counter): numbers, all written with the atomic ADD. Each [`Counter`] has a key of its own.
 
-/// Items ever made ready: by a push, by being returned, by their time. Read by `len`.
-pub(crate) const NPUSH: &[u8] = b"npush";
-/// Items ever taken. Read by `len`.
-pub(crate) const NPOP: &[u8] = b"npop";
-/// Items ever finished.
-pub(crate) const NDONE: &[u8] = b"ndone";
-/// Items ever put aside for later.
-pub(crate) const NLATER: &[u8] = b"nlater";
-/// Items that were put aside and whose time has come. `nlater` less this many wait for theirs.
-pub(crate) const NDUE: &[u8] = b"ndue";
-/// Items ever made ready or put aside again, by a worker, a sweeper or an operator. `npush` and `nlater` count them each time; so
-/// `npush + nlater - ndue - nback` is the number of items ever pushed.
-pub(crate) const NBACK: &[u8] = b"nback";
-/// Dead letters there are now.
-pub(crate) const NDEAD: &[u8] = b"ndead";
-/// Items ever cancelled while they were running. Watched by holders of leases.
-pub(crate) const NCANCEL: &[u8] = b"ncancel";
+use crate::keys::append_bytes;
+
+/// A counter of a queue.
+///
+/// There are two of what is ready and not one, so that only what makes items ready wakes idle consumers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counter {
+    /// Items ever made ready: by a push, by being returned, by their time. Read by `len`, watched by idle consumers.
+    Push,
+    /// Items ever taken. Read by `len`.
+    Pop,
+    /// Items ever finished.
+    Done,
+    /// Items ever put aside for later. Watched by sweepers.
+    Later,
+    /// Items that were put aside and whose time has come. `nlater` less this many wait for theirs.
+    Due,
+    /// Items ever made ready or put aside again, by a worker, a sweeper or an operator. `npush` and `nlater` count them each time; so
+    /// `npush + nlater - ndue - nback` is the number of items ever pushed.
+    Back,
+    /// Dead letters there are now.
+    Dead,
+    /// Items ever cancelled while they were running. Watched by holders of leases.
+    Cancel,
+}
+
+impl Counter {
+    /// All counters.
+    pub(crate) const ALL: [Counter; 8] = [
+        Counter::Push,
+        Counter::Pop,
+        Counter::Done,
+        Counter::Later,
+        Counter::Due,
+        Counter::Back,
+        Counter::Dead,
+        Counter::Cancel,
+    ];
+
+    /// The counters that a migration compares, in the order of their keys: all but `nback`, which changes only with another and which a
+    /// migration copies as a row, and `ncancel`.
+    pub(crate) const COMPARED: [Counter; 6] =
+        [Counter::Dead, Counter::Done, Counter::Due, Counter::Later, Counter::Pop, Counter::Push];
+
+    /// Second element of its key.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Counter::Push => "npush",
+            Counter::Pop => "npop",
+            Counter::Done => "ndone",
+            Counter::Later => "nlater",
+            Counter::Due => "ndue",
+            Counter::Back => "nback",
+            Counter::Dead => "ndead",
+            Counter::Cancel => "ncancel",
+        }
+    }
+
+    /// Its key in the queue whose packed (q) this is.
+    pub(crate) fn key(self, queue: &[u8]) -> Vec<u8> {
+        let mut key = queue.to_vec();
+        append_bytes(&mut key, self.name().as_bytes());
+        key
+    }
+}
 
 /// The operand that adds `n` to a counter.
 pub(crate) fn increment(n: usize) -> [u8; 8] {
@@ -47,6 +91,20 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::testing::listed_in_keyspace;
+
+    #[test]
+    fn the_page_lists_the_counters_in_their_order() {
+        assert_eq!(listed_in_keyspace("Counters"), Counter::ALL.map(Counter::name));
+    }
+
+    #[test]
+    fn each_counter_has_a_place_of_its_own_and_the_compared_ones_are_in_the_order_of_their_keys() {
+        for (at, counter) in Counter::ALL.into_iter().enumerate() {
+            assert_eq!(counter as usize, at);
+        }
+        assert!(Counter::COMPARED.is_sorted_by_key(|counter| counter.name()));
+    }
 
     #[test]
     fn counter_operand_is_eight_bytes_little_endian() {

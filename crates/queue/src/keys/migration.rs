@@ -3,7 +3,10 @@
 //! Written by the migration in every transaction that moves it on, and read in it: so a migration that was broken off goes on where it was,
 //! and two of them do not work on a queue at the same time. The record's last state stays until the queue is deleted.
 
-pub(crate) use super::space::COUNTERS;
+use crate::keys::Counter;
+
+/// How many counters a migration compares.
+pub(crate) const COUNTERS: usize = Counter::COMPARED.len();
 
 /// The first byte of a value.
 const FORMAT: u8 = 1;

@@ -11,7 +11,7 @@ use crate::keys::keyed::{KVAL, KeyedSpace};
 use crate::keys::range::range;
 use crate::keys::schedules::ScheduleSpace;
 use crate::keys::{
-    append_bytes, cancelled, chunks, claims, clocks, counters, duty, ended, ended_by, items, later, leases,
+    Counter, append_bytes, cancelled, chunks, claims, clocks, duty, ended, ended_by, items, later, leases,
     meta, operations, partitions, pause, progress, times, tokens, wants,
 };
 use crate::model::element::{STAMP, append_text};
@@ -21,9 +21,6 @@ use crate::model::id_layout::before_stamp;
 use crate::model::kind::Kind;
 use crate::model::recorder::Recorder;
 use crate::model::sizes::{MAX_NAME, MAX_PREFIX};
-
-/// How many counters [`Space::counters`] returns.
-pub(crate) const COUNTERS: usize = 6;
 
 /// Second element of the key of a dead letter.
 pub(crate) const DEAD: &[u8] = b"dead";
@@ -54,14 +51,8 @@ pub(crate) struct Space {
     pub(crate) stamped: Vec<Vec<u8>>,
     /// The records that only a keyed queue has.
     pub(crate) keyed: Option<Box<KeyedSpace>>,
-    pub(crate) npush: Vec<u8>,
-    pub(crate) npop: Vec<u8>,
-    pub(crate) ndone: Vec<u8>,
-    pub(crate) nlater: Vec<u8>,
-    pub(crate) ndue: Vec<u8>,
-    pub(crate) nback: Vec<u8>,
-    pub(crate) ndead: Vec<u8>,
-    pub(crate) ncancel: Vec<u8>,
+    /// The keys of the counters, in the order of [`Counter::ALL`].
+    pub(crate) counters: [Vec<u8>; Counter::ALL.len()],
     /// The key prefix of each kind of record.
     pub(crate) meta: Vec<u8>,
     pub(crate) chunks: Vec<u8>,
@@ -143,14 +134,7 @@ impl Space {
             partition: 0,
             recipe,
             stamped,
-            npush: record(counters::NPUSH),
-            npop: record(counters::NPOP),
-            ndone: record(counters::NDONE),
-            nlater: record(counters::NLATER),
-            ndue: record(counters::NDUE),
-            nback: record(counters::NBACK),
-            ndead: record(counters::NDEAD),
-            ncancel: record(counters::NCANCEL),
+            counters: Counter::ALL.map(|counter| counter.key(&queue)),
             meta: record(meta::META),
             chunks: record(chunks::CHUNK),
             leases: record(leases::LEASE),
@@ -215,9 +199,14 @@ impl Space {
         }
     }
 
-    /// The counters, in the order of their keys; but for `nback`, which changes only with another and which a migration copies as a row.
-    pub(crate) fn counters(&self) -> [&Vec<u8>; COUNTERS] {
-        [&self.ndead, &self.ndone, &self.ndue, &self.nlater, &self.npop, &self.npush]
+    /// The key of a counter.
+    pub(crate) fn counter(&self, counter: Counter) -> &[u8] {
+        &self.counters[counter as usize]
+    }
+
+    /// The keys of the [counters that a migration compares](Counter::COMPARED).
+    pub(crate) fn compared_counters(&self) -> [&[u8]; Counter::COMPARED.len()] {
+        Counter::COMPARED.map(|counter| self.counter(counter))
     }
 
     /// All token slots.

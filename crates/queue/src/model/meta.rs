@@ -91,6 +91,13 @@ impl Meta {
         &self.unknown
     }
 
+    /// The side record of the same item after a push has replaced it by `new`: what tells about its attempts, its unique key and its batches stays.
+    #[must_use]
+    pub(crate) fn replaced_by(self, new: Meta) -> Meta {
+        let Meta { attributes, content_type, trace_parent, enqueued_at, expires, .. } = new;
+        Meta { attributes, content_type, trace_parent, enqueued_at, expires, ..self }
+    }
+
     /// Adds a failure, and drops the oldest of too many.
     pub(crate) fn failed(&mut self, failure: &Failure) {
         self.failures.push(failure.cut());

@@ -6,7 +6,7 @@ use mutant::bound;
 
 use crate::keys::cancelled::CancelledItems;
 use crate::keys::leases::Header;
-use crate::keys::{Space, cancelled, leases, range};
+use crate::keys::{Counter, Space, cancelled, leases, range};
 use crate::model::error::QueueError;
 use crate::model::history::Ending;
 use crate::model::id::ItemId;
@@ -176,7 +176,7 @@ async fn clear_old_of(space: &Space, tr: &Transaction, rows: &RowPage) -> Result
 
 /// Watches `ncancel`, which every cancellation of a running item changes.
 pub(crate) fn watch(space: &Space, tr: &Transaction) -> Watch {
-    Watch::new(tr.watch(&space.ncancel))
+    Watch::new(tr.watch(space.counter(Counter::Cancel)))
 }
 
 #[cfg(test)]

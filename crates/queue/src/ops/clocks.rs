@@ -11,8 +11,8 @@ use std::time::Duration;
 use foundationdb::Transaction;
 use futures::future::try_join4;
 
-use crate::keys::Space;
 use crate::keys::clocks::{Reading, Readings};
+use crate::keys::{Counter, Space};
 use crate::model::clocks::{Believed, ClocksDiffer};
 use crate::model::error::QueueError;
 use crate::model::meta::Millis;
@@ -316,9 +316,13 @@ pub(crate) async fn publish(
     wakes: bool,
 ) -> Result<bool, QueueError> {
     // A later deletion clears the record, too, so this transaction conflicts with it.
-    let count = async |key: &[u8]| Ok(tr.get(key, true).await?.is_some());
-    let counts =
-        try_join4(count(&space.npush), count(&space.npop), count(&space.nlater), check_unfrozen(space, tr));
+    let count = async |counter| Ok(tr.get(space.counter(counter), true).await?.is_some());
+    let counts = try_join4(
+        count(Counter::Push),
+        count(Counter::Pop),
+        count(Counter::Later),
+        check_unfrozen(space, tr),
+    );
     let (is_pushed, is_popped, is_late, ()) = counts.await?;
     let exists = is_pushed || is_popped || is_late;
     if exists {

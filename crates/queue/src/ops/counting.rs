@@ -1,10 +1,10 @@
-//! What each transition of an item adds to the counters. The table in `docs/GUARANTEES.md` is this one; a test compares them.
+//! What each transition of an item adds to the counters. The table in `docs/guarantees/life.md` is this one; a test compares them.
 
 use foundationdb::Transaction;
 use foundationdb::options::MutationType;
 use mutant::mutant;
 
-use crate::keys::Space;
+use crate::keys::{Counter, Space};
 
 /// Where an item comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,30 +33,6 @@ pub(crate) enum Becomes {
     /// It has left the queue otherwise.
     Gone,
 }
-
-/// A counter of a queue; see [`counters`](crate::keys::counters).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Counter {
-    Push,
-    Pop,
-    Done,
-    Later,
-    Due,
-    Back,
-    Dead,
-    Cancel,
-}
-
-const COUNTERS: [Counter; 8] = [
-    Counter::Push,
-    Counter::Pop,
-    Counter::Done,
-    Counter::Later,
-    Counter::Due,
-    Counter::Back,
-    Counter::Dead,
-    Counter::Cancel,
-];
 
 /// What one item adds; `None`: there is no such transition.
 ///
@@ -97,27 +73,12 @@ const fn added(was: Was, becomes: Becomes) -> &'static [(Counter, i64)] {
     deltas(was, becomes).expect("the table has each transition that happens")
 }
 
-impl Counter {
-    fn key(self, space: &Space) -> &[u8] {
-        match self {
-            Counter::Push => &space.npush,
-            Counter::Pop => &space.npop,
-            Counter::Done => &space.ndone,
-            Counter::Later => &space.nlater,
-            Counter::Due => &space.ndue,
-            Counter::Back => &space.nback,
-            Counter::Dead => &space.ndead,
-            Counter::Cancel => &space.ncancel,
-        }
-    }
-
-    /// Adds to the counter. An ADD to `npush` wakes idle consumers, one to `nlater` the sweepers, and one to `ncancel` the holders of leases.
-    fn add(self, space: &Space, tr: &Transaction, n: i64) {
-        let is_lost = (self == Counter::Pop && mutant("take-uncounted"))
-            || (self == Counter::Back && mutant("back-is-not-counted"));
-        if !is_lost {
-            tr.atomic_op(self.key(space), &n.to_le_bytes(), MutationType::Add);
-        }
+/// Adds to a counter. An ADD to `npush` wakes idle consumers, one to `nlater` the sweepers, and one to `ncancel` the holders of leases.
+fn add(space: &Space, tr: &Transaction, counter: Counter, n: i64) {
+    let is_lost = (counter == Counter::Pop && mutant("take-uncounted"))
+        || (counter == Counter::Back && mutant("back-is-not-counted"));
+    if !is_lost {
+        tr.atomic_op(space.counter(counter), &n.to_le_bytes(), MutationType::Add);
     }
 }
 
@@ -125,14 +86,14 @@ impl Counter {
 pub(crate) fn count(space: &Space, tr: &Transaction, was: Was, becomes: Becomes, n: usize) {
     if n > 0 {
         for (counter, delta) in added(was, becomes) {
-            counter.add(space, tr, delta * n as i64);
+            add(space, tr, *counter, delta * n as i64);
         }
     }
 }
 
 /// What the transitions of a transaction add to the counters.
 #[derive(Debug, Default)]
-pub(crate) struct Counting([i64; COUNTERS.len()]);
+pub(crate) struct Counting([i64; Counter::ALL.len()]);
 
 impl Counting {
     #[inline]
@@ -144,8 +105,8 @@ impl Counting {
 
     /// Adds to each counter once: every operand counts in the size of a transaction.
     pub(crate) fn write(&self, space: &Space, tr: &Transaction) {
-        for (counter, sum) in COUNTERS.into_iter().zip(self.0).filter(|(_, sum)| *sum != 0) {
-            counter.add(space, tr, sum);
+        for (counter, sum) in Counter::ALL.into_iter().zip(self.0).filter(|(_, sum)| *sum != 0) {
+            add(space, tr, counter, sum);
         }
     }
 }
@@ -153,7 +114,6 @@ impl Counting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keys::counters::{NBACK, NCANCEL, NDEAD, NDONE, NDUE, NLATER, NPOP, NPUSH};
 
     const ALL_WAS: [Was; 5] = [Was::New, Was::Ready, Was::Scheduled, Was::Leased, Was::Dead];
     const ALL_BECOMES: [Becomes; 7] = [
@@ -165,7 +125,7 @@ mod tests {
         Becomes::Cancelled,
         Becomes::Gone,
     ];
-    const GUARANTEES: &str = include_str!("../../../../docs/GUARANTEES.md");
+    const LIFE: &str = include_str!("../../../../docs/guarantees/life.md");
 
     fn was(text: &str) -> Was {
         match text {
@@ -193,26 +153,15 @@ mod tests {
 
     /// As the document writes what is added: `npush` + 1, `ndead` - 1.
     fn written(was: Was, becomes: Becomes) -> String {
-        let name = |counter: &Counter| match counter {
-            Counter::Push => NPUSH,
-            Counter::Pop => NPOP,
-            Counter::Done => NDONE,
-            Counter::Later => NLATER,
-            Counter::Due => NDUE,
-            Counter::Back => NBACK,
-            Counter::Dead => NDEAD,
-            Counter::Cancel => NCANCEL,
-        };
-        let name = |counter| std::str::from_utf8(name(counter)).unwrap();
         let sign = |delta: i64| if delta < 0 { '-' } else { '+' };
         let parts = added(was, becomes).iter();
-        let parts = parts.map(|(counter, n)| format!("`{}` {} {}", name(counter), sign(*n), n.abs()));
+        let parts = parts.map(|(counter, n)| format!("`{}` {} {}", counter.name(), sign(*n), n.abs()));
         parts.collect::<Vec<_>>().join(", ")
     }
 
     #[test]
     fn the_document_has_each_transition_with_its_counters() {
-        let rows = GUARANTEES.lines().skip_while(|line| !line.starts_with("| from | to |")).skip(2);
+        let rows = LIFE.lines().skip_while(|line| !line.starts_with("| from | to |")).skip(2);
         let mut seen = Vec::new();
         for row in rows.take_while(|line| line.starts_with('|')) {
             let cells: Vec<_> = row.trim_matches('|').split('|').map(str::trim).collect();
@@ -222,7 +171,10 @@ mod tests {
         }
         for was in ALL_WAS {
             for becomes in ALL_BECOMES.into_iter().filter(|becomes| deltas(was, *becomes).is_some()) {
-                assert!(seen.contains(&(was, becomes)), "docs/GUARANTEES.md has no {was:?} to {becomes:?}");
+                assert!(
+                    seen.contains(&(was, becomes)),
+                    "docs/guarantees/life.md has no {was:?} to {becomes:?}"
+                );
             }
         }
     }

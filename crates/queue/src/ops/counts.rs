@@ -5,7 +5,7 @@ use futures::future::{try_join, try_join3, try_join4};
 use mutant::bound;
 
 use crate::keys::leases::Header;
-use crate::keys::{Space, counters, range};
+use crate::keys::{Counter, Space, counters, range};
 use crate::model::counts::{Counts, Unfinished};
 use crate::model::error::QueueError;
 use crate::ops::agenda::{First, first};
@@ -28,11 +28,11 @@ pub(crate) async fn counts(space: &Space, tr: &Transaction) -> Result<Counts, Qu
         ready(space, tr),
         leased(space, tr),
         try_join3(
-            counter(tr, &space.nlater, true),
-            counter(tr, &space.ndue, true),
-            counter(tr, &space.nback, true),
+            counter(space, tr, Counter::Later, true),
+            counter(space, tr, Counter::Due, true),
+            counter(space, tr, Counter::Back, true),
         ),
-        try_join(counter(tr, &space.ndead, true), counter(tr, &space.ndone, true)),
+        try_join(counter(space, tr, Counter::Dead, true), counter(space, tr, Counter::Done, true)),
     )
     .await?;
     let waiting = counters::difference(nlater, ndue);
@@ -43,8 +43,8 @@ pub(crate) async fn counts(space: &Space, tr: &Transaction) -> Result<Counts, Qu
     Ok(Counts { ready, running, waiting, dead: dead.cast_signed(), done, pushed })
 }
 
-async fn counter(tr: &Transaction, key: &[u8], snapshot: bool) -> Result<u64, QueueError> {
-    Ok(counters::decode(tr.get(key, snapshot).await?.as_deref()))
+async fn counter(space: &Space, tr: &Transaction, of: Counter, snapshot: bool) -> Result<u64, QueueError> {
+    Ok(counters::decode(tr.get(space.counter(of), snapshot).await?.as_deref()))
 }
 
 /// How many items are ready, and the counter `npush` if all producers add to it.
@@ -52,7 +52,8 @@ async fn ready(space: &Space, tr: &Transaction) -> Result<(i64, Option<u64>), Qu
     if !space.kind.is_stamped() {
         return Ok((len(space, tr).await?, None));
     }
-    let (npush, npop) = try_join(counter(tr, &space.npush, false), counter(tr, &space.npop, false)).await?;
+    let (npush, npop) =
+        try_join(counter(space, tr, Counter::Push, false), counter(space, tr, Counter::Pop, false)).await?;
     Ok((counters::difference(npush, npop), Some(npush)))
 }
 

@@ -8,9 +8,9 @@ use std::ops::Range;
 use foundationdb::Transaction;
 use futures::future::try_join;
 
-use crate::keys::Space;
 use crate::keys::clocks::Reading;
 use crate::keys::duty::Duty;
+use crate::keys::{Counter, Space};
 use crate::model::error::QueueError;
 use crate::model::meta::Millis;
 use crate::model::session_id::SessionId;
@@ -164,7 +164,7 @@ pub(crate) async fn take(
     clock: Option<Reading>,
 ) -> Result<bool, QueueError> {
     // A later deletion clears the record, too, so this transaction conflicts with it.
-    let is_counted = async { Ok(tr.get(&space.npop, true).await?.is_some()) };
+    let is_counted = async { Ok(tr.get(space.counter(Counter::Pop), true).await?.is_some()) };
     let (now, is_counted) = try_join(read(space, tr, false), is_counted).await?;
     let is_free = now == seen && is_counted;
     if is_free {
@@ -277,7 +277,7 @@ mod tests {
             // It has been deleted before the record is written.
             assert!(!take(space, &begin(), None, taken, None).await.unwrap());
             let tr = begin();
-            tr.set(&space.npop, &counters::increment(1));
+            tr.set(space.counter(Counter::Pop), &counters::increment(1));
             tr.commit().await.unwrap();
             // It is deleted while the record is written.
             let tr = begin();

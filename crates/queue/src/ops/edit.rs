@@ -128,12 +128,13 @@ impl Editable {
     ) -> Result<(), QueueError> {
         let space = transitions.space();
         item_times::clear(space, tr, &self.id, &self.meta);
-        let Meta { attributes, content_type, trace_parent, enqueued_at, expires, .. } = new;
+        let before = self.meta.expires;
+        self.meta = self.meta.replaced_by(new);
         // It keeps its time, and is not to expire before that.
         let due_then = self.record.as_ref().filter(|_| due.is_none()).map(|found| found.due);
-        let is_too_early = due_then.zip(expires).is_some_and(|(due, expires)| expires <= due);
-        let expires = if is_too_early { self.meta.expires } else { expires };
-        self.meta = Meta { attributes, content_type, trace_parent, enqueued_at, expires, ..self.meta };
+        if due_then.zip(self.meta.expires).is_some_and(|(due, expires)| expires <= due) {
+            self.meta.expires = before;
+        }
         item_times::note_expiry(space, tr, &self.id, &meta::encode(&self.meta));
         let Some(due) = due else {
             self.write(space, tr, payload);

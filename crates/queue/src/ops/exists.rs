@@ -20,12 +20,13 @@ pub(crate) fn ranges(space: &Space) -> Vec<(Vec<u8>, Vec<u8>)> {
 /// that wait in line. Neither are the counters rows of the queue: a migration sets them at its end.
 pub(crate) fn stays(space: &Space, key: &[u8]) -> bool {
     let own = [&space.pause, &space.migrate, &space.claim, &space.duty, &space.clocks, &space.times];
-    own.into_iter().chain(space.counters()).any(|own| key == own.as_slice()) || key.starts_with(&space.wants)
+    own.into_iter().map(Vec::as_slice).chain(space.compared_counters()).any(|own| key == own)
+        || key.starts_with(&space.wants)
 }
 
 /// Whether there is any row of a queue: items in any state, counters, records of producers.
 pub(crate) async fn exists(space: &Space, tr: &Transaction) -> Result<bool, QueueError> {
-    let counts = try_join_all(space.counters().map(|key| tr.get(key, false))).await?;
+    let counts = try_join_all(space.compared_counters().map(|key| tr.get(key, false))).await?;
     if counts.iter().any(|count| counters::decode(count.as_deref()) != 0) {
         return Ok(true);
     }

@@ -8,8 +8,8 @@
 use foundationdb::{KeySelector, Transaction};
 use futures::future::try_join;
 
-use crate::keys::Space;
 use crate::keys::recipes::leading_integer;
+use crate::keys::{Counter, Space};
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
 use crate::model::id_layout::{RANDOM, queue_id};
@@ -44,7 +44,8 @@ pub(crate) async fn jump(
     let Some((first, last)) = ends(space, tr).await? else { return Ok(front) };
     let behind = match space.kind {
         Kind::Fifo => {
-            let len = usize::try_from(between(tr, &space.npush, &space.npop, true).await?).unwrap_or(0);
+            let len =
+                usize::try_from(between(space, tr, Counter::Push, Counter::Pop, true).await?).unwrap_or(0);
             // Beyond the last item there is nothing: it is any other place then.
             let share = far.checked_rem(len).map_or(0.0, |far| far as f64 / len as f64);
             versions(&first).zip(versions(&last)).map(|(first, last)| {
@@ -73,7 +74,9 @@ pub(crate) async fn has_items(
     row_bytes: usize,
 ) -> Result<bool, QueueError> {
     match space.kind {
-        Kind::Fifo | Kind::Keyed => Ok(between(tr, &space.npush, &space.npop, true).await? >= items as i64),
+        Kind::Fifo | Kind::Keyed => {
+            Ok(between(space, tr, Counter::Push, Counter::Pop, true).await? >= items as i64)
+        }
         Kind::Recipe(_) | Kind::Priority(..) => {
             has_keys(tr, &space.item_range(), items.min(walk(row_bytes))).await
         }

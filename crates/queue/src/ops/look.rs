@@ -8,7 +8,7 @@ use crate::keys::claims::Claim;
 use crate::keys::duty::Duty;
 use crate::keys::ended::Setting;
 use crate::keys::leases::Header;
-use crate::keys::{Space, counters, leases, operations, range};
+use crate::keys::{Counter, Space, counters, leases, operations, range};
 use crate::model::error::QueueError;
 use crate::model::lease_id::LeaseId;
 use crate::model::meta::Millis;
@@ -169,7 +169,7 @@ async fn claimed(
 }
 
 async fn npop(space: &Space, tr: &Transaction) -> Result<Option<u64>, QueueError> {
-    let npop = tr.get(&space.npop, true).await?;
+    let npop = tr.get(space.counter(Counter::Pop), true).await?;
     Ok(npop.map(|npop| counters::decode(Some(&npop))))
 }
 

@@ -30,7 +30,7 @@ pub(crate) async fn counters(
     tr: &Transaction,
     snapshot: bool,
 ) -> Result<[u64; COUNTERS], QueueError> {
-    let read = try_join_all(space.counters().map(|key| tr.get(key, snapshot))).await?;
+    let read = try_join_all(space.compared_counters().map(|key| tr.get(key, snapshot))).await?;
     let mut counters = [0; COUNTERS];
     for (number, value) in counters.iter_mut().zip(read) {
         *number = counter::decode(value.as_deref());
@@ -40,7 +40,9 @@ pub(crate) async fn counters(
 
 /// Adds to the counters, modulo 2^64; what is 0 is left as it is.
 pub(crate) fn add_counters(space: &Space, tr: &Transaction, counters: &[u64; COUNTERS]) {
-    for (key, number) in space.counters().into_iter().zip(counters).filter(|(_, number)| **number != 0) {
+    for (key, number) in
+        space.compared_counters().into_iter().zip(counters).filter(|(_, number)| **number != 0)
+    {
         tr.atomic_op(key, &number.to_le_bytes(), MutationType::Add);
     }
 }

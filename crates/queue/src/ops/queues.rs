@@ -200,9 +200,9 @@ async fn is_queue(
     keys: &[Vec<u8>],
     is_complete: bool,
 ) -> Result<bool, QueueError> {
-    let counters = space.counters();
+    let counters = space.compared_counters();
     let vals = space.item_range();
-    let is_counted = |key: &Vec<u8>| counters.contains(&key) || (&vals.0..&vals.1).contains(&key);
+    let is_counted = |key: &Vec<u8>| counters.contains(&key.as_slice()) || (&vals.0..&vals.1).contains(&key);
     // The first key of a queue usually tells, and no read is needed.
     let items = [
         &space.bodies,

@@ -5,7 +5,7 @@ use foundationdb::options::MutationType;
 use futures::future::{try_join, try_join3};
 
 use crate::keys::keyed::KeyedSpace;
-use crate::keys::{Space, after, counters, range};
+use crate::keys::{Counter, Space, after, counters, range};
 use crate::model::element::{append_bytes, append_text, split_text};
 use crate::model::error::QueueError;
 use crate::model::kind::Kind;
@@ -29,7 +29,8 @@ pub(crate) async fn compare(space: &Space, tr: &Transaction) -> Result<Recount, 
     let ready = async {
         match space.kind {
             Kind::Fifo | Kind::Keyed => {
-                let plain = counted(tr, between(tr, &space.npush, &space.npop, true), space.item_range());
+                let plain =
+                    counted(tr, between(space, tr, Counter::Push, Counter::Pop, true), space.item_range());
                 let (plain, parted) = try_join(plain, count_all(tr, space.parted_range())).await?;
                 Ok(Some(Counted { by_rows: plain.by_rows + parted.cast_signed(), ..plain }))
             }
@@ -37,12 +38,12 @@ pub(crate) async fn compare(space: &Space, tr: &Transaction) -> Result<Recount, 
         }
     };
     let dead = async {
-        let dead = tr.get(&space.ndead, true).await?;
+        let dead = tr.get(space.counter(Counter::Dead), true).await?;
         Ok::<_, QueueError>(counters::decode(dead.as_deref()).cast_signed())
     };
     let (ready, waiting, dead) = try_join3(
         ready,
-        counted(tr, between(tr, &space.nlater, &space.ndue, true), space.later.all()),
+        counted(tr, between(space, tr, Counter::Later, Counter::Due, true), space.later.all()),
         counted(tr, dead, range(&space.dead)),
     )
     .await?;
@@ -81,14 +82,14 @@ pub(crate) async fn recount(space: &Space, tr: &Transaction) -> Result<Recount, 
     }
     exclude_others(space, tr)?;
     let ready = found.ready.unwrap_or_default();
-    add(tr, ready.missing(), &space.npush, &space.npop);
-    add(tr, found.waiting.missing(), &space.nlater, &space.ndue);
+    add(space, tr, ready.missing(), Counter::Push, Counter::Pop);
+    add(space, tr, found.waiting.missing(), Counter::Later, Counter::Due);
     // An item that no longer waits counts as due, and still counts as pushed: the number of pushes never falls.
     let due = found.waiting.missing().min(0);
     if due < 0 {
-        tr.atomic_op(&space.nback, &due.to_le_bytes(), MutationType::Add);
+        tr.atomic_op(space.counter(Counter::Back), &due.to_le_bytes(), MutationType::Add);
     }
-    add(tr, found.dead.missing(), &space.ndead, &space.ndead);
+    add(space, tr, found.dead.missing(), Counter::Dead, Counter::Dead);
     Ok(found)
 }
 
@@ -133,14 +134,14 @@ pub(crate) async fn list_page(
 }
 
 /// Adds to one of two counters, so that the first less the second grows by so much. The second may be the first: that one may shrink.
-fn add(tr: &Transaction, missing: i64, came: &[u8], went: &[u8]) {
+fn add(space: &Space, tr: &Transaction, missing: i64, came: Counter, went: Counter) {
     let (counter, number) = match missing {
         0 => return,
         1.. => (came, missing),
         _ if came == went => (came, missing),
         _ => (went, missing.wrapping_neg()),
     };
-    tr.atomic_op(counter, &number.to_le_bytes(), MutationType::Add);
+    tr.atomic_op(space.counter(counter), &number.to_le_bytes(), MutationType::Add);
 }
 
 /// Whether what follows a queue's name is the counter of pushes, as a program has it that names the queue by a text.
@@ -150,8 +151,8 @@ pub(crate) fn is_npush(rest: &[u8]) -> bool {
 
 fn npush() -> [Vec<u8>; 2] {
     let (mut bytes, mut text) = (Vec::new(), Vec::new());
-    append_bytes(&mut bytes, counters::NPUSH);
-    append_text(&mut text, "npush");
+    append_bytes(&mut bytes, Counter::Push.name().as_bytes());
+    append_text(&mut text, Counter::Push.name());
     [bytes, text]
 }
 

@@ -7,8 +7,15 @@ use kvqueue_queue::{NewItem, Queue, QueueError, SweepRules, Swept, from_millis};
 
 use crate::common::{TestDb, on_database, record, sweeper};
 
-/// The kinds of rows by time.
-const EVENTS: [&str; 4] = ["later", "expiry", "schedule-due", "batch-due"];
+/// The events, by the elements of their keys, which a unit test compares with `docs/KEYSPACE.md`.
+fn events() -> Vec<&'static str> {
+    let page = include_str!("../../../../docs/KEYSPACE.md");
+    let (_, agenda) = page.split_once("### Agenda").unwrap();
+    let rows = agenda.split("\n#").next().unwrap().split("\n| `(q, \"").skip(1);
+    let events: Vec<_> = rows.filter_map(|row| row.split('"').next()).collect();
+    assert!(events.contains(&"later"), "{events:?}");
+    events
+}
 
 /// The time of the sweeps.
 const NOW: u64 = 1_000;
@@ -34,7 +41,8 @@ fn a_row_that_cannot_be_read_is_named_when_it_is_due_and_keeps_no_sweeper_busy()
     on_database(async |t| {
         // A time without an id; and a number that no program writes, which sorts behind now.
         let places = [pack(&(NOW / 2)), b"\x1b\x00\x00\x00\x00\x00\x00\x07".to_vec()];
-        for (event, place) in EVENTS.iter().flat_map(|event| places.iter().map(move |place| (*event, place)))
+        for (event, place) in
+            events().into_iter().flat_map(|event| places.iter().map(move |place| (event, place)))
         {
             let q = t.queue(format!("{event} {place:?}"));
             put_alien(t, &q, event, place).await;
@@ -50,7 +58,7 @@ fn a_row_that_cannot_be_read_is_named_when_it_is_due_and_keeps_no_sweeper_busy()
 #[test]
 fn a_row_that_cannot_be_read_waits_for_its_time_and_delays_nothing_before_it() {
     on_database(async |t| {
-        for event in EVENTS {
+        for event in events() {
             let q = t.queue(event);
             put_alien(t, &q, event, &pack(&(NOW * 1_000))).await;
             let mut sweeper = sweeper(&q);
@@ -68,7 +76,7 @@ fn a_row_that_cannot_be_read_waits_for_its_time_and_delays_nothing_before_it() {
 fn a_row_that_cannot_be_read_stops_none_of_the_others() {
     on_database(async |t| {
         let q = t.queue("q");
-        for event in EVENTS {
+        for event in events() {
             put_alien(t, &q, event, &pack(&0)).await;
         }
         let items = [
@@ -84,7 +92,7 @@ fn a_row_that_cannot_be_read_stops_none_of_the_others() {
 #[test]
 fn a_row_behind_all_times_is_nobodys() {
     on_database(async |t| {
-        for event in EVENTS {
+        for event in events() {
             let q = t.queue(event);
             put_alien(t, &q, event, &pack(&"a text")).await;
             put_alien(t, &q, event, b"\xfe").await;

@@ -8,7 +8,7 @@ use mutant::mutant;
 
 use crate::keys::schedules::state::State;
 use crate::keys::schedules::{ScheduleSpace, log, state};
-use crate::keys::{Space, counters};
+use crate::keys::{Counter, Space, counters};
 use crate::model::meta::Millis;
 use crate::model::rng::Rng;
 use crate::model::schedule::OccurrenceRecord;
@@ -95,7 +95,7 @@ pub(crate) fn clear(keys: &ScheduleSpace, tr: &Transaction, name: &str) {
 
 /// Wakes the sweepers, which watch `nlater`: adds one to it and to `ndue`, so that their difference stays the number of scheduled items.
 pub(crate) fn wake_sweepers(space: &Space, tr: &Transaction) {
-    for counter in [&space.nlater, &space.ndue] {
+    for counter in [space.counter(Counter::Later), space.counter(Counter::Due)] {
         tr.atomic_op(counter, &counters::increment(1), MutationType::Add);
     }
 }

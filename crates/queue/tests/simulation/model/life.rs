@@ -1,4 +1,4 @@
-//! The life of an item, as docs/GUARANTEES.md draws it.
+//! The life of an item, as docs/guarantees/life.md draws it.
 //!
 //! ```text
 //!        push                            push for later
