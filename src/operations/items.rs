@@ -12,8 +12,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
 use super::{
-    Answer, Class, Method, Operation, Refusal, Route, Site, Text, Visit, is_false,
+    Answer, Method, Operation, Refusal, Route, Site, Text, Visit, is_false,
     names::{self, KeyName, Payload, QueueName},
+    states::{Change, cancelled_at_once},
     target::Target,
     times,
 };
@@ -153,7 +154,7 @@ pub(crate) struct CancelItems {
     pub(crate) confirm: String,
     /// Their state. A dead letter cannot be cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("enum" = ["ready", "scheduled", "retrying", "running", null]))]
+    #[schemars(extend("enum" = cancelled_states()))]
     pub(crate) state: Option<String>,
     /// Their key, in a keyed queue.
     #[serde(flatten, deserialize_with = "names::optional", skip_serializing_if = "Option::is_none")]
@@ -161,6 +162,11 @@ pub(crate) struct CancelItems {
     /// An attribute that they have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) attribute: Option<Attribute>,
+}
+
+/// The values of [`CancelItems::state`].
+fn cancelled_states() -> Vec<Option<&'static str>> {
+    cancelled_at_once().map(|state| Some(state.as_str())).chain([None]).collect()
 }
 
 /// An attribute of items.
@@ -242,86 +248,7 @@ impl Answer for ChangedItems {
     }
 }
 
-/// What can be done to an item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
-    Cancel,
-    Requeue,
-    Reschedule,
-    Edit,
-    Purge,
-    Delete,
-    Move,
-}
-
 impl Change {
-    /// The participle, as in "is not cancelled".
-    pub(super) fn done(self) -> &'static str {
-        match self {
-            Self::Cancel => "cancelled",
-            Self::Requeue => "requeued",
-            Self::Reschedule => "rescheduled",
-            Self::Edit => "edited",
-            Self::Purge => "purged",
-            Self::Delete => "deleted",
-            Self::Move => "moved",
-        }
-    }
-
-    /// Why an item was not changed: a code, the reason, and what to do.
-    fn refusal(self, id: &ItemId, change: &ItemChange) -> Refusal {
-        let (code, why, fix) = match (change, self) {
-            (ItemChange::Gone, Self::Purge) => {
-                ("not_found", "there is no such dead letter", "`kvqueue item show` says where the item is")
-            }
-            (ItemChange::Gone, _) => {
-                ("not_found", "there is no such item", "it has ended, or was never in this queue")
-            }
-            (ItemChange::UniqueTaken(by), _) => {
-                let fix = "cancel that item, or wait until it has ended";
-                return self.refused(id, "unique_taken", &format!("item {by} has its unique key"), fix);
-            }
-            (ItemChange::ExpiresFirst(at), _) => {
-                let why = format!("it expires at {}, so that no attempt would begin", time(*at));
-                return self.refused(id, "expires_first", &why, "choose an earlier time");
-            }
-            (ItemChange::Refused(ItemState::Dead), Self::Cancel) => (
-                "dead",
-                "it is a dead letter, which does not run any more",
-                "purge it, to delete it for good",
-            ),
-            (ItemChange::Refused(ItemState::Dead), _) => {
-                ("dead", "it is a dead letter", "requeue it first, which makes it ready")
-            }
-            (ItemChange::Refused(ItemState::Running), Self::Edit) => (
-                "running",
-                "it is running: its worker has the payload already",
-                "cancel it and push another item, or edit it when it waits for its next attempt",
-            ),
-            (ItemChange::Refused(ItemState::Running), Self::Requeue) => {
-                ("running", "it is running: a worker tries it now", "wait until its worker is done with it")
-            }
-            (ItemChange::Refused(ItemState::Running), _) => (
-                "running",
-                "it is running: a worker has it",
-                "cancel it, or wait until its worker is done with it",
-            ),
-            (ItemChange::Refused(ItemState::Ready), _) => {
-                ("ready", "it is ready already", "there is nothing to do")
-            }
-            (ItemChange::Refused(_) | ItemChange::Done(_), _) => {
-                ("waiting", "it waits for its time", "reschedule it")
-            }
-        };
-        self.refused(id, code, why, fix)
-    }
-
-    fn refused(self, id: &ItemId, code: &'static str, why: &str, fix: &'static str) -> Refusal {
-        let class = if code == "not_found" { Class::NotFound } else { Class::Conflict };
-        let message = format!("{id} is not {}: {why}", self.done());
-        Refusal { class, code, message, fix: fix.into() }
-    }
-
     /// Writes the record, and changes one item.
     async fn one(
         self,
@@ -651,19 +578,5 @@ mod tests {
         assert_eq!(done.problem(), None);
         let problem = ChangedItems { more: true, refused: 2, ..done }.problem().unwrap();
         assert!(problem.contains("items not cancelled: 2,") && problem.contains("run it again"), "{problem}");
-    }
-
-    #[test]
-    fn each_refusal_names_the_state_and_a_way_out() {
-        let id: ItemId = "0".repeat(24).parse().unwrap();
-        let changes = [Change::Cancel, Change::Requeue, Change::Reschedule, Change::Edit, Change::Purge];
-        for change in changes.into_iter().chain([Change::Delete]) {
-            let of_states = ItemState::ALL.map(ItemChange::Refused);
-            for found in of_states.iter().chain([&ItemChange::Gone]) {
-                let refusal = change.refusal(&id, found);
-                assert!(!refusal.fix.is_empty() && refusal.message.contains(change.done()), "{refusal:?}");
-                assert_eq!(refusal.class == Class::NotFound, *found == ItemChange::Gone);
-            }
-        }
     }
 }

@@ -15,7 +15,8 @@ use super::{
     Answer, Operation, Page, Refusal, Route, Site, Text, Visit,
     items::{ItemTarget, as_text},
     names::{self, UniqueName},
-    object::{JsonObject, Line, schema, text},
+    object::{JsonObject, Line, MOST, schema, text},
+    states::texts,
     target::Target,
     why::Why,
 };
@@ -27,7 +28,6 @@ use crate::{
     },
     config::duration,
     database::{item_history, item_wait::ItemWait},
-    status::Worker,
 };
 
 /// The operations of this file.
@@ -45,7 +45,7 @@ pub(crate) struct ListItems {
     pub(crate) target: Target,
     /// Their state.
     #[serde(default, with = "as_text")]
-    #[schemars(with = "String", extend("enum" = ["ready", "scheduled", "retrying", "running", "dead"]))]
+    #[schemars(with = "String", extend("enum" = ItemState::ALL.map(ItemState::as_str)))]
     pub(crate) state: ItemState,
     #[serde(flatten)]
     pub(crate) page: Page,
@@ -98,9 +98,6 @@ fn in_state(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "array", "items": { "$ref": "#/components/schemas/ItemInState" } })
 }
 
-/// The most characters of a payload, of a reason and of a worker in a table.
-const MOST: usize = 60;
-
 /// The most characters of a reason in a list of items that have ended. JSON has all of it.
 const REASON: usize = 100;
 
@@ -118,9 +115,9 @@ impl Item {
     /// Its cells in a list of items that have ended.
     pub(super) fn ended_cells(&self) -> Vec<String> {
         let took = self.took().unwrap_or_default();
-        let reason = one_line(&self.field("reason"), REASON);
+        let reason = one_line(&self.0.cell("reason"), REASON);
         let [ended, id, outcome, attempts] =
-            ["ended_at", "id", "outcome", "attempts"].map(|name| self.field(name));
+            ["ended_at", "id", "outcome", "attempts"].map(|name| self.0.cell(name));
         vec![ended, id, outcome, attempts, took, reason]
     }
 
@@ -161,59 +158,9 @@ impl Item {
         self.0.payload().1
     }
 
-    fn field(&self, name: &str) -> String {
-        self.0.text_of(name).unwrap_or_default()
-    }
-
-    /// Who has its lease: a worker over HTTP or a consumer of the daemon that answers, or else the process whose session leased it.
-    fn holder(&self) -> Option<String> {
-        let lease = self.0.get("lease").as_object()?;
-        if let Ok(worker) = Worker::deserialize(self.0.get("worker")) {
-            return Some(one_line(&worker.to_string(), 2 * MOST));
-        }
-        if let Some(consumer) = self.0.get("handled_by")["consumer"].as_u64() {
-            return Some(format!("consumer {consumer} of the daemon"));
-        }
-        let session = text(&lease["session"]);
-        Some(match lease["process"].as_u64() {
-            Some(process) => format!("process {process} (…{})", session.get(24..).unwrap_or_default()),
-            None => format!("session {session}"),
-        })
-    }
-
-    /// How old its lease is.
-    fn lease(&self) -> String {
-        let lease = self.0.get("lease");
-        let seconds = |field: &str| {
-            lease[field].as_f64().map(|seconds| Duration::from_secs_f64(seconds.max(0.0)).as_secs())
-        };
-        let extended = seconds("extended_age").unwrap_or_default();
-        match seconds("expires_in") {
-            Some(left) => format!("extended {extended} s ago, {left} s left"),
-            None => format!("expired, extended {extended} s ago"),
-        }
-    }
-
-    /// A number of attempts, as in "2 of 20" if it is known how many there may be.
-    fn of_most(&self, field: &str) -> String {
-        match (self.0.text_of(field), self.0.text_of("max_attempts")) {
-            (Some(attempts), Some(most)) => format!("{attempts} of {most}"),
-            (attempts, _) => attempts.unwrap_or_default(),
-        }
-    }
-
     /// Its cells behind those of its id and its key.
     fn cells(&self, state: ItemState) -> Vec<String> {
-        let reason = || one_line(&self.field("reason"), MOST);
-        let mut cells = match state {
-            ItemState::Ready => vec![self.field("enqueued_at"), self.of_most("attempt")],
-            ItemState::Scheduled => vec![self.field("due"), self.field("enqueued_at")],
-            ItemState::Retrying => vec![self.field("due"), self.of_most("attempts"), reason()],
-            ItemState::Running => {
-                vec![self.of_most("attempt"), self.holder().unwrap_or_default(), self.lease()]
-            }
-            ItemState::Dead => vec![self.field("died_at"), self.of_most("attempts"), reason()],
-        };
+        let mut cells: Vec<_> = texts(state).columns.iter().map(|(_, cell)| cell(&self.0)).collect();
         cells.push(match (self.0.text_of("unreadable"), self.payload()) {
             (Some(why), _) => format!("cannot be read: {why}"),
             (None, payload) => {
@@ -227,14 +174,14 @@ impl Item {
 
     /// All lines of an item in its queue.
     fn lines(&self) -> Vec<Line> {
-        let attempts = match self.holder().and(self.0.text_of("attempt")) {
+        let attempts = match self.0.holder().and(self.0.text_of("attempt")) {
             Some(attempt) => ("attempt", format!("{attempt}, under way")),
             None => ("attempts", self.0.text_of("attempts").unwrap_or_else(|| "0".to_owned())),
         };
         let mut lines: Vec<_> = self.0.lines(&[("id", "id"), ("state", "state"), ("why", "why")]).collect();
         lines.push(attempts);
         lines.extend(self.0.lines(&[("due", "due")]));
-        lines.extend(self.holder().map(|holder| ("worker", holder)));
+        lines.extend(self.0.holder().map(|holder| ("worker", holder)));
         let lease = self.0.get("lease");
         lines.extend(
             lease.is_object().then(|| ("lease", format!("{}-{}", text(&lease["session"]), lease["number"]))),
@@ -296,19 +243,13 @@ impl Answer for Items {
     const LIST: Option<&'static str> = Some("items");
 
     fn text(&self) -> Text {
-        let state = self.items.first().and_then(|item| item.field("state").parse().ok()).unwrap_or_default();
-        let columns: &[_] = match state {
-            ItemState::Ready => &["pushed", "attempt", "payload"],
-            ItemState::Scheduled => &["due", "pushed", "payload"],
-            ItemState::Retrying => &["due", "attempts", "last reason", "payload"],
-            ItemState::Running => &["attempt", "worker", "lease", "payload"],
-            ItemState::Dead => &["died", "attempts", "reason", "payload"],
-        };
+        let state = self.items.first().and_then(|item| item.0.cell("state").parse().ok()).unwrap_or_default();
         let keyed = self.items.iter().any(|item| item.0.key_cell().is_some());
-        let columns = ["id"].into_iter().chain(keyed.then_some("key")).chain(columns.iter().copied());
+        let columns = texts(state).columns.iter().map(|(title, _)| *title);
+        let columns = ["id"].into_iter().chain(keyed.then_some("key")).chain(columns).chain(["payload"]);
         let rows = self.items.iter().map(|item| {
             let key = keyed.then(|| item.0.key_cell().unwrap_or_default());
-            [item.field("id")].into_iter().chain(key).chain(item.cells(state)).collect()
+            [item.0.cell("id")].into_iter().chain(key).chain(item.cells(state)).collect()
         });
         Text::Table(columns.collect(), rows.collect())
     }

@@ -19,6 +19,7 @@ pub(crate) mod queues;
 mod refusal;
 pub(crate) mod schedules;
 mod site;
+pub(crate) mod states;
 pub(crate) mod target;
 pub(crate) mod times;
 mod tokens;

@@ -1,13 +1,18 @@
 //! Items, batches and schedules as JSON has them, and the same as lines for people.
 
+use std::time::Duration;
+
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::base::text::one_line;
+use crate::{base::text::one_line, status::Worker};
 
 /// A field's name and its value, as a command prints them.
 pub(super) type Line = (&'static str, String);
+
+/// The most characters of a payload, of a reason and of a worker in a table.
+pub(super) const MOST: usize = 60;
 
 /// The most characters of a key in a table.
 const KEY: usize = 40;
@@ -32,6 +37,11 @@ impl JsonObject {
     /// A field as a text.
     pub(super) fn text_of(&self, field: &str) -> Option<String> {
         Some(text(self.0.get(field)?))
+    }
+
+    /// The same in a table: empty if it has none.
+    pub(super) fn cell(&self, field: &str) -> String {
+        self.text_of(field).unwrap_or_default()
     }
 
     /// The bytes of a field that is a text, or in base 64 under another name.
@@ -59,6 +69,43 @@ impl JsonObject {
 
     pub(super) fn key(&self) -> Option<Line> {
         Some(("key", self.printable("key")?))
+    }
+
+    /// Who has its lease: a worker over HTTP or a consumer of the daemon that answers, or else the process whose session leased it.
+    pub(super) fn holder(&self) -> Option<String> {
+        let lease = self.get("lease").as_object()?;
+        if let Ok(worker) = Worker::deserialize(self.get("worker")) {
+            return Some(one_line(&worker.to_string(), 2 * MOST));
+        }
+        if let Some(consumer) = self.get("handled_by")["consumer"].as_u64() {
+            return Some(format!("consumer {consumer} of the daemon"));
+        }
+        let session = text(&lease["session"]);
+        Some(match lease["process"].as_u64() {
+            Some(process) => format!("process {process} (…{})", session.get(24..).unwrap_or_default()),
+            None => format!("session {session}"),
+        })
+    }
+
+    /// How old its lease is.
+    pub(super) fn lease(&self) -> String {
+        let lease = self.get("lease");
+        let seconds = |field: &str| {
+            lease[field].as_f64().map(|seconds| Duration::from_secs_f64(seconds.max(0.0)).as_secs())
+        };
+        let extended = seconds("extended_age").unwrap_or_default();
+        match seconds("expires_in") {
+            Some(left) => format!("extended {extended} s ago, {left} s left"),
+            None => format!("expired, extended {extended} s ago"),
+        }
+    }
+
+    /// A number of attempts, as in "2 of 20" if it is known how many there may be.
+    pub(super) fn of_most(&self, field: &str) -> String {
+        match (self.text_of(field), self.text_of("max_attempts")) {
+            (Some(attempts), Some(most)) => format!("{attempts} of {most}"),
+            (attempts, _) => attempts.unwrap_or_default(),
+        }
     }
 
     pub(super) fn attributes(&self) -> impl Iterator<Item = Line> {

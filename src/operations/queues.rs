@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Answer, Method, Operation, Refusal, Route, Site, Text, Visit, is_false, is_over,
-    items::{Change, ChangedItems, check_confirmed},
+    items::{ChangedItems, check_confirmed},
     names::{DestinationName, QueueName},
     site::Audit,
+    states::Change,
     target::{Layout, Target},
 };
 use crate::{

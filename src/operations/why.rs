@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use foundationdb::Transaction;
-use kvqueue_queue::{
-    AtLeast, HeldBy, ItemId, ItemState, ItemView, Millis, Pause, Queue, QueueError, Waiting, WaitsOn,
-};
+use kvqueue_queue::{AtLeast, HeldBy, ItemId, ItemView, Pause, Queue, QueueError, Waiting, WaitsOn};
 use serde_json::{Map, Value, json};
 
+use super::states::texts;
 use crate::{
     base::{clock::now, json, text::visible},
     config::duration,
@@ -36,21 +35,7 @@ impl Why {
 
     /// The reason in words.
     fn sentence(&self) -> String {
-        let now = now();
-        let attempts = match self.view.attempts() {
-            0 => String::new(),
-            1 => " after 1 attempt".to_owned(),
-            n => format!(" after {n} attempts"),
-        };
-        let reason = match self.view.state {
-            ItemState::Ready => self.ready(),
-            ItemState::Scheduled => format!("it was pushed for a later time: {}", self.due(now)),
-            ItemState::Retrying => format!("it is retried{attempts}: {}", self.due(now)),
-            ItemState::Running => self.running(),
-            ItemState::Dead => {
-                format!("it is a dead letter{attempts}, and is not tried again until it is requeued")
-            }
-        };
+        let reason = (texts(self.view.state).why)(self);
         match &self.pause {
             Some(pause) if pause.reason.is_empty() && !pause.frozen => {
                 format!("the queue is paused; {reason}")
@@ -60,7 +45,18 @@ impl Why {
         }
     }
 
-    fn due(&self, now: Millis) -> String {
+    /// As in " after 2 attempts".
+    pub(super) fn after_attempts(&self) -> String {
+        match self.view.attempts() {
+            0 => String::new(),
+            1 => " after 1 attempt".to_owned(),
+            n => format!(" after {n} attempts"),
+        }
+    }
+
+    /// When it is ready, if it waits for its time.
+    pub(super) fn due(&self) -> String {
+        let now = now();
         match self.view.due {
             Some(due) if due > now => {
                 let wait = duration::format(whole_seconds(Duration::from_millis(due - now)));
@@ -70,7 +66,8 @@ impl Why {
         }
     }
 
-    fn running(&self) -> String {
+    /// How long its lease lasts.
+    pub(super) fn running(&self) -> String {
         match self.view.lease.map(|lease| lease.left) {
             Some(Some(left)) => format!(
                 "it is running; its lease lasts {} if the worker does not extend it",
@@ -80,7 +77,8 @@ impl Why {
         }
     }
 
-    fn ready(&self) -> String {
+    /// What a ready item waits for.
+    pub(super) fn ready(&self) -> String {
         let Some(Waiting { on, items_before, keys_before }) = &self.waiting else {
             return "it is ready".to_owned();
         };

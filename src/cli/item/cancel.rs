@@ -11,6 +11,7 @@ use crate::{
     operations::{
         items::{Attribute, CancelItem, CancelItems},
         names::KeyName,
+        states::cancelled_at_once,
     },
 };
 
@@ -55,8 +56,8 @@ pub(in crate::cli) struct Args {
 }
 
 fn states() -> impl TypedValueParser<Value = ItemState> {
-    let states = ItemState::ALL.into_iter().filter(|state| *state != ItemState::Dead);
-    PossibleValuesParser::new(states.map(ItemState::as_str)).try_map(|text| text.parse::<ItemState>())
+    PossibleValuesParser::new(cancelled_at_once().map(ItemState::as_str))
+        .try_map(|text| text.parse::<ItemState>())
 }
 
 impl Args {

@@ -24,14 +24,7 @@ impl Queue {
         after: Option<&Cursor>,
         k: NonZeroUsize,
     ) -> Result<ItemPage, QueueError> {
-        let mut page = match state {
-            ItemState::Ready => ops::view::ready(self.space(), tr, after, k).await?,
-            ItemState::Scheduled | ItemState::Retrying => {
-                ops::view::waiting(self.space(), tr, state, after, k).await?
-            }
-            ItemState::Running => ops::running::page(self.space(), tr, after, k).await?,
-            ItemState::Dead => ops::view::dead(self.space(), tr, after, k).await?,
-        };
+        let mut page = ops::view::page(self.space(), tr, state, after, k).await?;
         ops::view::tell_ages(tr, &mut page.items).await?;
         Ok(page)
     }

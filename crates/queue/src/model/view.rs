@@ -29,7 +29,7 @@ pub enum ItemState {
 
 /// A text is not an item's state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("item state {text:?} is unknown; use ready, scheduled, retrying, running or dead")]
+#[error("item state {text:?} is unknown; use {}", ItemState::choice())]
 pub struct ParseItemStateError {
     text: String,
 }
@@ -48,6 +48,13 @@ impl ItemState {
             ItemState::Running => "running",
             ItemState::Dead => "dead",
         }
+    }
+
+    /// All their names, as in "ready, running or dead".
+    fn choice() -> String {
+        let names = ItemState::ALL.map(ItemState::as_str);
+        let [others @ .., last] = &names;
+        format!("{} or {last}", others.join(", "))
     }
 }
 

@@ -64,7 +64,7 @@ pub(crate) async fn delete(
     not_running(space, tr, id, found, DELETED).await
 }
 
-/// Ends an item that is ready, scheduled or retrying.
+/// Ends an item unless it is running or a dead letter.
 async fn not_running(
     space: &Space,
     tr: &Transaction,
@@ -72,19 +72,14 @@ async fn not_running(
     found: Option<Located>,
     end: After<'_>,
 ) -> Result<Act<ItemChange>, QueueError> {
-    let (before, record, state) = match &found {
-        Some(Located::Ready(row)) => (Before::Ready, &row.meta, ItemState::Ready),
-        Some(Located::ScheduledRecord(found)) => {
-            (Before::Scheduled(&found.key), &found.record, found.state())
-        }
-        Some(Located::Running(_)) => return Ok(Act::Nothing(ItemChange::Refused(ItemState::Running))),
-        Some(Located::Dead) => return Ok(Act::Nothing(ItemChange::Refused(ItemState::Dead))),
-        None => return Ok(Act::Nothing(ItemChange::Gone)),
+    let Some(found) = found else { return Ok(Act::Nothing(ItemChange::Gone)) };
+    let Some((before, record)) = found.before() else {
+        return Ok(Act::Nothing(ItemChange::Refused(found.state())));
     };
     let mut transitions = Transitions::begin(space, tr).await?;
     transitions.add(tr, before, end, Subject::new(id, &[], record))?;
     transitions.write(tr, None).await?;
-    Ok(Act::Write(ItemChange::Done(state)))
+    Ok(Act::Write(ItemChange::Done(found.state())))
 }
 
 /// Cancels items of a lease that are not acknowledged, each by its index. The header was read with a conflict, so of a cancellation,

@@ -119,7 +119,7 @@ pub(crate) async fn unique_holder(
     Ok(holder.filter(|holder| holder != id))
 }
 
-/// Makes a letter ready, with all its attempts before it.
+/// Makes a letter ready, whose record is cleared, with all its attempts before it.
 pub(crate) fn revive(space: &Space, tr: &Transaction, id: &ItemId, value: &[u8], meta: Meta) {
     if let Some(key) = &meta.unique {
         tr.set(&space.unique_key(key), id.as_bytes());
@@ -132,7 +132,6 @@ pub(crate) fn revive(space: &Space, tr: &Transaction, id: &ItemId, value: &[u8],
         None => meta::encode(&retried(meta)),
     };
     place::ready(space, tr, id, value, &record);
-    tr.clear(&space.dead_key(id));
     tr.clear(&space.body_key(id));
 }
 
@@ -142,9 +141,8 @@ pub(crate) fn retried(meta: Meta) -> Meta {
     Meta { attempts: 0, crashes: 0, death: None, expires: None, unique_until: None, ..meta }
 }
 
-/// Clears all there is of a letter.
+/// Clears all there is of a letter besides its record.
 pub(crate) fn bury(space: &Space, tr: &Transaction, id: &ItemId, record: &[u8]) {
-    tr.clear(&space.dead_key(id));
     tr.clear(&space.body_key(id));
     parts::clear_by(space, tr, id, record);
 }

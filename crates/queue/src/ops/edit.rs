@@ -10,7 +10,7 @@ use crate::model::item_change::ItemChange;
 use crate::model::meta::{Meta, Millis};
 use crate::model::sizes::PAYLOAD_CEILING;
 use crate::model::view::ItemState;
-use crate::ops::locate::{Located, ScheduledRecord, locate, locate_unleased};
+use crate::ops::locate::{Located, ScheduledRecord, locate, locate_unleased, refused, state_of};
 use crate::ops::push::{StoredValue, stored_value};
 use crate::ops::scan::{Row, decode_meta};
 use crate::ops::transition::{After, Before, Subject, Transitions};
@@ -33,14 +33,12 @@ pub(crate) async fn item(
     }
     let done = |state| Ok(Act::Write(ItemChange::Done(state)));
     match locate(space, tr, id).await? {
-        None => Ok(Act::Nothing(ItemChange::Gone)),
-        Some(Located::Running(_)) => Ok(Act::Nothing(ItemChange::Refused(ItemState::Running))),
         Some(Located::Ready(row)) => {
             Editable::ready(space, tr, &row)?.write(space, tr, payload);
             done(ItemState::Ready)
         }
         Some(Located::ScheduledRecord(found)) => {
-            let state = found.state();
+            let state = state_of(&found.record);
             Editable::waiting(space, tr, id, found)?.write(space, tr, payload);
             done(state)
         }
@@ -56,6 +54,7 @@ pub(crate) async fn item(
             tr.set(&key, &meta::encode(&meta));
             done(ItemState::Dead)
         }
+        found => Ok(refused(found.as_ref())),
     }
 }
 
@@ -97,7 +96,7 @@ impl Editable {
         match locate_unleased(space, tr, id).await? {
             Some(Located::Ready(row)) => Editable::ready(space, tr, &row).map(Some),
             Some(Located::ScheduledRecord(found)) => Editable::waiting(space, tr, id, found).map(Some),
-            Some(Located::Running(_) | Located::Dead) | None => Ok(None),
+            _ => Ok(None),
         }
     }
 

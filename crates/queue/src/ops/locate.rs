@@ -1,19 +1,24 @@
 //! Finding an item by its id, whatever it is doing. Reads that conflict with nothing.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use foundationdb::Transaction;
-use futures::future::try_join5;
+use futures::try_join;
 use mutant::bound;
 
 use crate::keys::{Space, later, meta};
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
+use crate::model::item_change::ItemChange;
 use crate::model::meta::Millis;
 use crate::model::view::ItemState;
 use crate::ops::peek::possible;
 use crate::ops::running;
 use crate::ops::running::RunningRecord;
 use crate::ops::scan::Row;
+use crate::ops::transition::Before;
+use crate::run::exactly_once::Act;
 use crate::run::range_read::RangeRead;
 
 /// How many records of waiting items are read at once.
@@ -34,6 +39,32 @@ pub(crate) enum Located {
     Dead,
 }
 
+impl Located {
+    pub(crate) fn state(&self) -> ItemState {
+        match self {
+            Located::Ready(_) => ItemState::Ready,
+            Located::ScheduledRecord(found) => state_of(&found.record),
+            Located::Running(_) => ItemState::Running,
+            Located::Dead => ItemState::Dead,
+        }
+    }
+
+    /// The state that a transition takes it from, and its side record. `None` if it is running or a dead letter: then a transition needs more
+    /// than was read here.
+    pub(crate) fn before(&self) -> Option<(Before<'_>, &Bytes)> {
+        match self {
+            Located::Ready(row) => Some((Before::Ready, &row.meta)),
+            Located::ScheduledRecord(found) => Some((Before::Scheduled(&found.key), &found.record)),
+            Located::Running(_) | Located::Dead => None,
+        }
+    }
+
+    /// The row whose change means that the item has moved. `None` as of [`before`](Located::before).
+    pub(crate) fn key(&self, space: &Space, id: &ItemId) -> Option<Cow<'_, [u8]>> {
+        self.before()?.0.key(space, id)
+    }
+}
+
 /// The record of an item that waits for its time.
 #[derive(Debug)]
 pub(crate) struct ScheduledRecord {
@@ -43,11 +74,9 @@ pub(crate) struct ScheduledRecord {
     pub(crate) record: Bytes,
 }
 
-impl ScheduledRecord {
-    /// Whether the item is scheduled or retrying. One that cannot be read counts as scheduled.
-    pub(crate) fn state(&self) -> ItemState {
-        state_of(&self.record)
-    }
+/// The answer of a change that leaves the item as it is.
+pub(crate) fn refused(found: Option<&Located>) -> Act<ItemChange> {
+    Act::Nothing(found.map_or(ItemChange::Gone, |found| ItemChange::Refused(found.state())))
 }
 
 /// Whether an item with this side record, which waits for its time, is scheduled or retrying. One that cannot be read counts as scheduled.
@@ -83,14 +112,13 @@ pub(crate) async fn locate_unleased(
     tr: &Transaction,
     id: &ItemId,
 ) -> Result<Option<Located>, QueueError> {
-    let (ready, meta, dead, body, due) = try_join5(
+    let (ready, meta, dead, body, due) = try_join!(
         tr.get(&space.ready_key(id), true),
         tr.get(&space.meta_key(id), true),
         tr.get(&space.dead_key(id), true),
         tr.get(&space.body_key(id), true),
         tr.get(&space.due_key(id), true),
-    )
-    .await?;
+    )?;
     if let Some(value) = ready.filter(|_| possible(space, id)) {
         let bytes = |value: &[u8]| Bytes::copy_from_slice(value);
         let meta = meta.map_or_else(Bytes::new, |meta| bytes(&meta));

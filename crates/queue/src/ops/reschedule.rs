@@ -9,7 +9,7 @@ use crate::model::item_change::ItemChange;
 use crate::model::meta::{Meta, Millis};
 use crate::model::view::ItemState;
 use crate::ops::dead_page::{DeadLetterAction, Which, page};
-use crate::ops::locate::{Located, ScheduledRecord, locate};
+use crate::ops::locate::{Located, ScheduledRecord, locate, refused, state_of};
 use crate::ops::place;
 use crate::ops::scan::decode_meta;
 use crate::ops::transition::{After, Before, Subject, Transitions};
@@ -22,11 +22,7 @@ pub(crate) async fn item(
     id: &ItemId,
     due: Option<Millis>,
 ) -> Result<Act<ItemChange>, QueueError> {
-    let refused = |state| Ok(Act::Nothing(ItemChange::Refused(state)));
     match (locate(space, tr, id).await?, due) {
-        (None, _) => Ok(Act::Nothing(ItemChange::Gone)),
-        (Some(Located::Dead), _) => refused(ItemState::Dead),
-        (Some(Located::Running(_)), _) => refused(ItemState::Running),
         (Some(Located::Ready(_)), None) => Ok(Act::Nothing(ItemChange::Done(ItemState::Ready))),
         (Some(Located::Ready(row)), Some(due)) => {
             let meta = decode_meta(space, &row)?;
@@ -38,7 +34,7 @@ pub(crate) async fn item(
             Ok(Act::Write(ItemChange::Done(ItemState::Ready)))
         }
         (Some(Located::ScheduledRecord(found)), due) => {
-            let state = found.state();
+            let state = state_of(&found.record);
             // A record that cannot be read says nothing of an expiry.
             let meta = meta::decode(&found.record).unwrap_or_default();
             if let Some(expires) = due.and_then(|due| expires_first(&meta, due)) {
@@ -54,6 +50,7 @@ pub(crate) async fn item(
             }
             Ok(Act::Write(ItemChange::Done(state)))
         }
+        (found, _) => Ok(refused(found.as_ref())),
     }
 }
 
@@ -69,11 +66,8 @@ pub(crate) async fn retry(
     id: &ItemId,
 ) -> Result<Act<ItemChange>, QueueError> {
     match locate(space, tr, id).await? {
-        None => Ok(Act::Nothing(ItemChange::Gone)),
-        Some(Located::Ready(_)) => Ok(Act::Nothing(ItemChange::Refused(ItemState::Ready))),
-        Some(Located::Running(_)) => Ok(Act::Nothing(ItemChange::Refused(ItemState::Running))),
         Some(Located::ScheduledRecord(found)) => {
-            let state = found.state();
+            let state = state_of(&found.record);
             hasten(space, tr, id, &found).await?;
             Ok(Act::Write(ItemChange::Done(state)))
         }
@@ -85,6 +79,7 @@ pub(crate) async fn retry(
                 None => Act::Write(ItemChange::Done(ItemState::Dead)),
             })
         }
+        found => Ok(refused(found.as_ref())),
     }
 }
 

@@ -181,24 +181,18 @@ impl<'a> Transitions<'a> {
         id: &ItemId,
     ) -> Result<(), QueueError> {
         let space = self.space;
-        // The conflict comes before the clear: a transaction does not conflict on what it has itself overwritten.
+        if let Some(key) = before.key(space, id) {
+            // The conflict comes before the clear: a transaction does not conflict on what it has itself overwritten.
+            conflict::as_reader(tr, &key)?;
+            tr.clear(&key);
+        }
         match before {
-            Before::Ready => {
-                let key = space.ready_key(id);
-                conflict::as_reader(tr, &key)?;
-                tr.clear(&key);
-                tr.clear(&space.meta_key(id));
+            Before::Ready => tr.clear(&space.meta_key(id)),
+            Before::Scheduled(_) if !matches!(after, After::Scheduled(_)) => {
+                place::clear_aside(space, tr, id);
             }
-            Before::Scheduled(key) => {
-                conflict::as_reader(tr, key)?;
-                tr.clear(key);
-                if !matches!(after, After::Scheduled(_)) {
-                    place::clear_aside(space, tr, id);
-                }
-            }
-            Before::Cleared | Before::Leased(_) => {}
-            // The rest is cleared by what becomes of it.
-            Before::Dead => conflict::as_reader(tr, &space.dead_key(id))?,
+            // The rest of a dead letter is cleared by what becomes of it.
+            Before::Scheduled(_) | Before::Cleared | Before::Leased(_) | Before::Dead => {}
         }
         Ok(())
     }
@@ -310,7 +304,17 @@ impl<'a> Transitions<'a> {
     }
 }
 
-impl Before<'_> {
+impl<'a> Before<'a> {
+    /// The row whose change means that the item has moved. `None`: the caller sees to the conflict.
+    pub(crate) fn key(self, space: &Space, id: &ItemId) -> Option<Cow<'a, [u8]>> {
+        match self {
+            Before::Ready => Some(space.ready_key(id).into()),
+            Before::Scheduled(key) => Some(key.into()),
+            Before::Cleared | Before::Leased(_) => None,
+            Before::Dead => Some(space.dead_key(id).into()),
+        }
+    }
+
     fn counted(self) -> Was {
         match self {
             Before::Ready => Was::Ready,

@@ -1,4 +1,4 @@
-//! Pages of items that wait, or are dead letters. Reads that conflict with nothing.
+//! Looking at items: pages of one state, and one item by its id. Reads that conflict with nothing.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -30,7 +30,42 @@ fn most_passed_bytes() -> usize {
     bound("view-bytes-passed", 1_000_000)
 }
 
-pub(crate) async fn ready(
+/// Items of one state.
+pub(crate) async fn page(
+    space: &Space,
+    tr: &Transaction,
+    state: ItemState,
+    after: Option<&Cursor>,
+    k: NonZeroUsize,
+) -> Result<ItemPage, QueueError> {
+    match state {
+        ItemState::Ready => ready(space, tr, after, k).await,
+        ItemState::Scheduled | ItemState::Retrying => waiting(space, tr, state, after, k).await,
+        ItemState::Running => running::page(space, tr, after, k).await,
+        ItemState::Dead => dead(space, tr, after, k).await,
+    }
+}
+
+/// The item of this id, whatever it is doing.
+pub(crate) async fn one(
+    space: &Space,
+    tr: &Transaction,
+    id: &ItemId,
+) -> Result<Option<ItemView>, QueueError> {
+    Ok(match locate(space, tr, id).await? {
+        Some(Located::Ready(row)) => scan::items(space, tr, &[row]).await?.pop().map(of_ready),
+        Some(Located::Running(found)) => Some(running::show(space, tr, &found).await?),
+        Some(Located::Dead) => dead::get(space, tr, id).await?.map(of_letter),
+        Some(Located::ScheduledRecord(ScheduledRecord { due, record, .. })) => {
+            let state = state_of(&record);
+            let read = read_records(space, tr, &[(id.clone(), record)], MAX_TAKE_BYTES).await?.pop();
+            read.map(|read| of_waiting(id.clone(), state, due, read))
+        }
+        None => None,
+    })
+}
+
+async fn ready(
     space: &Space,
     tr: &Transaction,
     after: Option<&Cursor>,
@@ -62,7 +97,7 @@ fn of_ready(item: Item) -> ItemView {
 }
 
 /// Scheduled or retrying items. Both lie in one range, by time; whether attempts are spent tells them apart.
-pub(crate) async fn waiting(
+async fn waiting(
     space: &Space,
     tr: &Transaction,
     state: ItemState,
@@ -112,7 +147,7 @@ fn of_waiting(id: ItemId, state: ItemState, due: Millis, read: Result<(Row, Item
     ItemView { id, state, item, due: Some(due), lease: None, progress: None, age: None }
 }
 
-pub(crate) async fn dead(
+async fn dead(
     space: &Space,
     tr: &Transaction,
     after: Option<&Cursor>,
@@ -156,23 +191,4 @@ pub(crate) async fn tell_ages(tr: &Transaction, items: &mut [ItemView]) -> Resul
         item.age = pushed.map(|pushed| Duration::from_micros(now.saturating_sub(pushed)));
     }
     Ok(())
-}
-
-/// The item of this id, whatever it is doing.
-pub(crate) async fn one(
-    space: &Space,
-    tr: &Transaction,
-    id: &ItemId,
-) -> Result<Option<ItemView>, QueueError> {
-    Ok(match locate(space, tr, id).await? {
-        Some(Located::Ready(row)) => scan::items(space, tr, &[row]).await?.pop().map(of_ready),
-        Some(Located::Running(found)) => Some(running::show(space, tr, &found).await?),
-        Some(Located::Dead) => dead::get(space, tr, id).await?.map(of_letter),
-        Some(Located::ScheduledRecord(ScheduledRecord { due, record, .. })) => {
-            let state = state_of(&record);
-            let read = read_records(space, tr, &[(id.clone(), record)], MAX_TAKE_BYTES).await?.pop();
-            read.map(|read| of_waiting(id.clone(), state, due, read))
-        }
-        None => None,
-    })
 }

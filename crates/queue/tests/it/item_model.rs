@@ -13,6 +13,7 @@ use kvqueue_queue::{
     Queue, RetryPolicy, Sweeper, from_millis,
 };
 
+use crate::common::states::records_left;
 use crate::common::{
     KINDS, OF_ONE_STEP, Rng, TestDb, at_most, later, on_database, rules, run_seed, seeds, sweeper,
 };
@@ -318,10 +319,7 @@ impl<'t> World<'t> {
             lease.look_for_cancelled(db, &policy).await.unwrap();
             assert!(lease.is_acknowledged());
         }
-        for kind in ["val", "kval", "meta", "chunk", "later", "due", "body", "lease", "held", "unique"] {
-            let left = self.t.records(&self.queue, kind).await;
-            assert!(left.is_empty(), "{kind}: {left:?}");
-        }
+        assert_eq!(records_left(self.t, &self.queue).await, [""; 0]);
         // After an unknown outcome a holder may leave a record of cancelled items to sweepers.
         self.t.jump(2 * HOUR);
         self.t.sweep(&mut self.sweeper, NOW, &rules()).await;

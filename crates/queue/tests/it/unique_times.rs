@@ -9,6 +9,7 @@ use kvqueue_queue::{
 };
 
 use crate::common::gate::overlaps;
+use crate::common::states::records_left;
 use crate::common::{KINDS, OF_ONE_STEP, Rng, TestDb, on_database, rules, run_seed, seeds, sweeper};
 use crate::unknown::scripts;
 
@@ -40,16 +41,6 @@ async fn finish(t: &TestDb, q: &Queue) -> String {
     let payload = String::from_utf8(lease.items()[0].payload.to_vec()).unwrap();
     t.acknowledge(&mut lease, &ItemOutcome::Done).await;
     payload
-}
-
-async fn records_left(t: &TestDb, q: &Queue) -> Vec<&'static str> {
-    let mut left = Vec::new();
-    for kind in ["meta", "chunk", "body", "due", "later", "dead", "unique", "expiry", "lease", "held"] {
-        if !t.records(q, kind).await.is_empty() {
-            left.push(kind);
-        }
-    }
-    left
 }
 
 #[test]

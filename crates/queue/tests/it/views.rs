@@ -1,13 +1,9 @@
 //! Looking at items by what they are doing.
 
-use kvqueue_queue::{
-    Cursor, Failure, ItemOutcome, ItemPage, ItemState, ItemView, NewItem, Queue, from_millis,
-};
+use kvqueue_queue::{Cursor, ItemOutcome, ItemPage, ItemState, ItemView, NewItem, Queue, from_millis};
 
-use crate::common::{KINDS, TestDb, k, later, on_database, record};
-
-/// A lease of this length outlasts every test, however busy the machine is.
-const HOUR: u64 = 3_600_000_000;
+use crate::common::states::{HOUR, put};
+use crate::common::{KINDS, TestDb, k, on_database, record};
 
 /// All items of a state, by pages of `n`.
 async fn all(t: &TestDb, queue: &Queue, state: ItemState, n: usize) -> Vec<ItemView> {
@@ -29,16 +25,13 @@ fn text(view: &ItemView) -> String {
 
 /// One item in each state, three times. Every other delayed item has an attempt behind it.
 async fn filled(t: &TestDb, q: &Queue) {
-    let dead = ItemOutcome::Dead(Failure::new(9, 1, "no such address"));
     for n in 0..3_u64 {
-        t.fill(q, &[&format!("dead {n}")]).await;
-        let mut lease = t.lease(q, 1).await.unwrap();
-        t.acknowledge(&mut lease, &dead).await;
-        t.fill(q, &[&format!("retrying {n}")]).await;
-        let mut lease = t.lease(q, 1).await.unwrap();
-        t.acknowledge(&mut lease, &later(1_000 + 2 * n)).await;
-        let due = NewItem::new(format!("scheduled {n}")).with_due(from_millis(1_001 + 2 * n));
-        t.push_items(q, &[due]).await;
+        for state in ItemState::ALL {
+            if !matches!(state, ItemState::Ready | ItemState::Running) {
+                let due = 1_000 + 2 * n + u64::from(state == ItemState::Scheduled);
+                put(t, q, state, NewItem::new(format!("{state} {n}")), due).await;
+            }
+        }
     }
     t.fill(q, &["running 0", "running 1", "running 2"]).await;
     // One lease of two, and one of one. They stay when they are dropped.
@@ -63,7 +56,7 @@ fn items_of_each_state_are_paged_in_every_kind_of_queue() {
                 for n in [1, 2, 3, 10] {
                     let found = all(t, &q, state, n).await;
                     let mut texts: Vec<_> = found.iter().map(text).collect();
-                    if state == ItemState::Running || state == ItemState::Dead {
+                    if !matches!(state, ItemState::Ready | ItemState::Scheduled | ItemState::Retrying) {
                         // By lease, or by id: the kinds differ.
                         texts.sort();
                     }

@@ -16,9 +16,9 @@ use crate::model::id::ItemId;
 use crate::model::item_batch::{BatchId, Join, MAX_ITEM_BATCHES};
 use crate::model::view::ItemState;
 use crate::ops::ended::read::{FirstHours, one_of};
-use crate::ops::locate::{Located, ScheduledRecord, locate_unleased};
+use crate::ops::locate::{Located, locate_unleased};
 use crate::ops::running::RunningRecord;
-use crate::ops::scan::{Row, decode_meta};
+use crate::ops::scan::decode_record;
 use crate::ops::{kinds, lease, place, running};
 use crate::run::conflict;
 use crate::run::pause::check_unfrozen;
@@ -47,10 +47,8 @@ pub(crate) async fn join(
     let mut done = BTreeMap::new();
     for (id, located) in located {
         let join = match located {
-            Some(Located::Ready(row)) => ready(space, tr, batch, &row)?,
-            Some(Located::ScheduledRecord(found)) => scheduled(space, tr, batch, id, found)?,
             Some(Located::Running(found)) => running(space, tr, batch, *found).await?,
-            Some(Located::Dead) => Join::Ended(Ending::Dead),
+            Some(found) => waiting(space, tr, batch, id, &found)?,
             None => endings.remove(id).map_or(Join::Gone, Join::Ended),
         };
         match join {
@@ -111,44 +109,46 @@ async fn locate_each<'a>(
 }
 
 /// The side record of an item with the batch; `None` if it has that already.
-fn with_batch(space: &Space, batch: &BatchId, row: &Row) -> Result<Option<Vec<u8>>, QueueError> {
-    let known = decode_meta(space, row)?.batches;
+fn with_batch(
+    space: &Space,
+    batch: &BatchId,
+    id: &ItemId,
+    record: &[u8],
+) -> Result<Option<Vec<u8>>, QueueError> {
+    let known = decode_record(space, id, record)?.batches;
     if known.contains(batch) {
         return Ok(None);
     }
     if known.len() >= MAX_ITEM_BATCHES {
-        return Err(QueueError::TooManyBatches { id: row.id.clone() });
+        return Err(QueueError::TooManyBatches { id: id.clone() });
     }
-    let mut record = row.meta.to_vec();
+    let mut record = record.to_vec();
     meta::add_batch(&mut record, batch);
     Ok(Some(record))
 }
 
-fn ready(space: &Space, tr: &Transaction, batch: &BatchId, row: &Row) -> Result<Join, QueueError> {
-    let Some(record) = with_batch(space, batch, row)? else { return Ok(Join::WasMember) };
-    // The value stays as it is. Who takes it reads this key with a conflict.
-    let key = space.ready_key(&row.id);
-    conflict::as_reader(tr, &key)?;
-    if !mutant("join-of-a-ready-item-without-conflict") {
-        conflict::as_writer(tr, &key)?;
-    }
-    tr.set(&space.meta_key(&row.id), &record);
-    Ok(Join::Joined(ItemState::Ready))
-}
-
-fn scheduled(
+fn waiting(
     space: &Space,
     tr: &Transaction,
     batch: &BatchId,
     id: &ItemId,
-    found: ScheduledRecord,
+    found: &Located,
 ) -> Result<Join, QueueError> {
-    let state = found.state();
-    let row = Row { id: id.clone(), value: bytes::Bytes::new(), meta: found.record };
-    let Some(record) = with_batch(space, batch, &row)? else { return Ok(Join::WasMember) };
-    conflict::as_reader(tr, &found.key)?;
-    tr.set(&found.key, &record);
-    Ok(Join::Joined(state))
+    let (Some(key), Some((_, record))) = (found.key(space, id), found.before()) else {
+        return Ok(Join::Ended(Ending::Dead));
+    };
+    let Some(record) = with_batch(space, batch, id, record)? else { return Ok(Join::WasMember) };
+    conflict::as_reader(tr, &key)?;
+    if let Located::Ready(_) = found {
+        // The value stays as it is. Who takes it reads its key with a conflict.
+        if !mutant("join-of-a-ready-item-without-conflict") {
+            conflict::as_writer(tr, &key)?;
+        }
+        tr.set(&space.meta_key(id), &record);
+    } else {
+        tr.set(&key, &record);
+    }
+    Ok(Join::Joined(found.state()))
 }
 
 /// The holder of a lease has the item as it was. So the batch goes into the header, which the holder reads with whatever it does.
@@ -159,7 +159,7 @@ async fn running(
     found: RunningRecord,
 ) -> Result<Join, QueueError> {
     let RunningRecord { lease, index, row, .. } = found;
-    if with_batch(space, batch, &row)?.is_none() {
+    if with_batch(space, batch, &row.id, &row.meta)?.is_none() {
         return Ok(Join::WasMember);
     }
     // Once more, with a conflict, and with what other items of it have joined in this transaction.

@@ -9,6 +9,7 @@ mod raw;
 mod rng;
 mod run_seed;
 pub(crate) mod schedules;
+pub(crate) mod states;
 mod sweeping;
 
 pub(crate) use database::{TestDb, on_database, on_shared_database};
