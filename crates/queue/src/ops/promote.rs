@@ -141,8 +141,10 @@ pub(crate) async fn page(
     Ok(page)
 }
 
-/// Clears the rows of those items of a group that move. The transaction fails at commit if another has moved one, or has written a row between two that
-/// are cleared together: producers schedule items between them all the time.
+/// Clears the rows of those items of a group that move.
+///
+/// The transaction fails at commit if another has moved one of them, or has written a row between two that are cleared together. An item between them
+/// that has lost its value loses the row of its time, too.
 fn clear(
     space: &Space,
     tr: &Transaction,
