@@ -8,6 +8,7 @@ use fdb_embedded::{Faults, Gate};
 use foundationdb::options::DatabaseOption;
 use foundationdb::{Database, RangeOption, Transaction};
 use futures::TryStreamExt;
+use futures::future::LocalBoxFuture;
 use kvqueue_queue::{
     Approach, ItemOutcome, Lease, NewItem, PushOptions, Pushed, Queue, QueueError, RetryPolicy, Session,
     retry,
@@ -30,6 +31,17 @@ pub(crate) struct TestDb {
     _dir: Option<TempDir>,
 }
 
+/// What a transaction does, as an object: `retry::run` would be compiled anew for each closure of a test.
+trait Body<T> {
+    fn on<'a>(&'a self, tr: &'a Transaction) -> LocalBoxFuture<'a, Result<T, QueueError>>;
+}
+
+impl<T, F: AsyncFn(&Transaction) -> Result<T, QueueError>> Body<T> for F {
+    fn on<'a>(&'a self, tr: &'a Transaction) -> LocalBoxFuture<'a, Result<T, QueueError>> {
+        Box::pin(self(tr))
+    }
+}
+
 /// Runs a test on a database of its own, and clears what it wrote.
 pub(crate) fn on_database(test: impl AsyncFnOnce(&TestDb)) {
     on_shared_database(async |t| test(&t).await);
@@ -37,6 +49,11 @@ pub(crate) fn on_database(test: impl AsyncFnOnce(&TestDb)) {
 
 /// The same for a test whose tasks use the database too.
 pub(crate) fn on_shared_database(test: impl AsyncFnOnce(Arc<TestDb>)) {
+    on_boxed_database(Box::new(|t| Box::pin(test(t))));
+}
+
+/// Compiled once: what is generic is compiled anew for each of the tests.
+fn on_boxed_database<'a>(test: Box<dyn FnOnce(Arc<TestDb>) -> LocalBoxFuture<'a, ()> + 'a>) {
     let _network = fdb_embedded::testing::network();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
@@ -160,9 +177,13 @@ impl TestDb {
 
     /// Runs a body that may commit twice with the same result, until it has committed.
     pub(crate) async fn run<T>(&self, body: impl AsyncFn(&Transaction) -> Result<T, QueueError>) -> T {
-        let (body, policy) = (&body, RetryPolicy::default());
+        self.run_boxed(&body).await
+    }
+
+    async fn run_boxed<T>(&self, body: &dyn Body<T>) -> T {
+        let policy = RetryPolicy::default();
         let done = retry::run(&self.db, &policy, |tr| async move {
-            let value = body(&tr).await;
+            let value = body.on(&tr).await;
             (tr, value)
         });
         done.await.unwrap().value
