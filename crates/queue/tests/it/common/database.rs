@@ -31,7 +31,7 @@ pub(crate) struct TestDb {
     _dir: Option<TempDir>,
 }
 
-/// What a transaction does, as an object: `retry::run` would be compiled anew for each closure of a test.
+/// What a transaction does. An object, since the compiler would translate `retry::run` again for each closure of a test.
 trait Body<T> {
     fn on<'a>(&'a self, tr: &'a Transaction) -> LocalBoxFuture<'a, Result<T, QueueError>>;
 }
@@ -52,7 +52,7 @@ pub(crate) fn on_shared_database(test: impl AsyncFnOnce(Arc<TestDb>)) {
     on_boxed_database(Box::new(|t| Box::pin(test(t))));
 }
 
-/// Compiled once: what is generic is compiled anew for each of the tests.
+/// The same without type parameters: otherwise the compiler would translate it again for each test.
 fn on_boxed_database<'a>(test: Box<dyn FnOnce(Arc<TestDb>) -> LocalBoxFuture<'a, ()> + 'a>) {
     let _network = fdb_embedded::testing::network();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
