@@ -129,7 +129,7 @@ impl Body for PageOf<'_> {
                 cancel_page::waiting(space, tr, filter.state, self.behind, is_wanted).await?
             }
             ItemState::Running => cancel_page::running(space, tr, self.behind, is_wanted).await?,
-            _ => CancelPage::default(),
+            ItemState::Dead => CancelPage::default(),
         };
         Ok(if page.counts.cancelled > 0 { Act::Write(page) } else { Act::Nothing(page) })
     }

@@ -64,11 +64,11 @@ impl Queue {
         let Some(last) = last.await?.value else { return Ok(requeued) };
         let (mut begin, end) = (Some(all.0.clone()), after(&last));
         let mut marked = Marked::new(self.space(), SessionId::new());
+        let mut clears = Clears::Together;
         while let Some(from) = begin {
             let from = from.as_slice();
-            let page = marked
-                .run(db, policy, PageOf { space, range: (from, &end), clears: Clears::Together })
-                .await?;
+            let body = PageOf { space, range: (from, &end), clears: &mut clears, is_first_attempt: true };
+            let page = marked.run(db, policy, body).await?;
             requeued.moved += page.moved;
             requeued.unreadable += page.unreadable;
             begin = page.next;
@@ -87,16 +87,20 @@ impl Queue {
 struct PageOf<'a> {
     space: &'a Space,
     range: (&'a [u8], &'a [u8]),
-    clears: Clears,
+    /// As it is after a conflict, for the pages that follow too.
+    clears: &'a mut Clears,
+    is_first_attempt: bool,
 }
 
 impl Body for PageOf<'_> {
     type Output = ReadyPage;
 
     async fn fill(&mut self, tr: &Transaction) -> Result<Act<ReadyPage>, QueueError> {
-        let page = promote::page(self.space, tr, self.range, self.clears).await?;
-        // For the next attempt, if there is one.
-        self.clears = Clears::Apart;
+        if !self.is_first_attempt {
+            *self.clears = Clears::Apart;
+        }
+        self.is_first_attempt = false;
+        let page = promote::page(self.space, tr, self.range, *self.clears).await?;
         Ok(if page.moved == 0 { Act::Nothing(page) } else { Act::Write(page) })
     }
 }

@@ -30,7 +30,7 @@ pub(crate) struct Bodies {
     pub(crate) values: Vec<Value>,
     /// Places in `values`, in the order of ids.
     order: Vec<usize>,
-    /// Of each element of `order`: whether its value follows the one before it, without another row between them.
+    /// Of each element of `order`: whether its value follows the one before it, without another row between them, nor an item without a value.
     follows: Vec<bool>,
 }
 
@@ -121,7 +121,8 @@ async fn read_range(
         let id = &row.key()[space.bodies.len()..];
         let wanted_before = wanted;
         while passed < rest.len() && ids[rest[passed]].as_bytes() < id {
-            passed += 1;
+            // It has no value, and other rows of it may lie between those of its neighbours.
+            (passed, follows_wanted) = (passed + 1, false);
         }
         // An item may be asked for more than once.
         while passed < rest.len() && ids[rest[passed]].as_bytes() == id {

@@ -59,7 +59,7 @@ impl Located {
         }
     }
 
-    /// The row whose change means that the item has moved. `None` as of [`before`](Located::before).
+    /// The row whose change means that the item has moved. `None` as for [`before`](Located::before).
     pub(crate) fn key(&self, space: &Space, id: &ItemId) -> Option<Cow<'_, [u8]>> {
         self.before()?.0.key(space, id)
     }

@@ -144,7 +144,7 @@ pub(crate) async fn page(
 /// Clears the rows of those items of a group that move.
 ///
 /// The transaction fails at commit if another has moved one of them, or has written a row between two that are cleared together. An item between them
-/// that has lost its value loses the row of its time, too.
+/// that is not of the group, and has lost its value, loses the row of its time, too.
 fn clear(
     space: &Space,
     tr: &Transaction,
@@ -155,15 +155,16 @@ fn clear(
     let records = group.iter().map(|item| item.follows && is_together).enumerate();
     for (first, last) in bodies::runs(records, |at| moves[at]) {
         let (first, last) = (&group[first].key, &group[last].key);
-        if !mutant("promote-clears-a-range") {
+        if !mutant("promote-reads-no-records") {
             conflict::as_reader_of_all(tr, first, last)?;
         }
         tr.clear_range(first, &after(last));
     }
     for (first, last) in bodies.runs(is_together, |at| moves[at]) {
         let (first, last) = (&group[first].id, &group[last].id);
-        if first != last && !mutant("promote-clears-values-between") {
+        if first != last && !mutant("promote-reads-no-values-between") {
             conflict::as_reader_of_all(tr, &space.body_key(first), &space.body_key(last))?;
+            conflict::as_reader_of_all(tr, &space.due_key(first), &space.due_key(last))?;
         }
         place::clear_all_aside(space, tr, first, last);
     }
@@ -234,6 +235,15 @@ mod tests {
         Value,
     }
 
+    impl There {
+        fn due(self) -> Option<Millis> {
+            match self {
+                There::Scheduled(due) | There::WithoutValue(due) | There::BesideUnreadable(due) => Some(due),
+                There::Nothing | There::Value => None,
+            }
+        }
+    }
+
     fn there() -> impl Strategy<Value = There> {
         let due = 0..6_u64;
         prop_oneof![
@@ -249,9 +259,9 @@ mod tests {
         let tr = db.create_trx().unwrap();
         for (n, there) in (0_u8..).zip(rows) {
             let id = id(n);
-            if let There::Scheduled(due) | There::WithoutValue(due) | There::BesideUnreadable(due) = there {
-                tr.set(&space.later.key(*due, id.as_bytes()), b"");
-                tr.set(&space.due_key(&id), &encode_due(*due));
+            if let Some(due) = there.due() {
+                tr.set(&space.later.key(due, id.as_bytes()), b"");
+                tr.set(&space.due_key(&id), &encode_due(due));
             }
             if let There::BesideUnreadable(due) = there {
                 tr.set(&[&space.later.key(*due, id.as_bytes())[..], b"?"].concat(), b"");
@@ -263,8 +273,40 @@ mod tests {
         tr.commit().await.unwrap();
     }
 
-    /// All rows, after pages of promotions at time 3 until nothing moves; but for the time of an item that has lost its value, since the same range may
-    /// clear it.
+    /// What an item has in the states ready, scheduled, and none: whether there is a row of it among the ready items, the records, the values and the times.
+    /// `None`: it may be there.
+    fn expected(there: There) -> [Option<bool>; 4] {
+        let [yes, no] = [Some(true), Some(false)];
+        match there {
+            There::Scheduled(due) | There::BesideUnreadable(due) if due <= 3 => [yes, no, no, no],
+            There::Scheduled(_) | There::BesideUnreadable(_) => [no, yes, yes, yes],
+            There::WithoutValue(_) => [no, yes, no, None],
+            There::Value => [no, no, yes, no],
+            There::Nothing => [no; 4],
+        }
+    }
+
+    fn check(space: &Space, prefix: &[u8], rows: &[There], kept: &[(Vec<u8>, Vec<u8>)]) {
+        let is_there = |key: Vec<u8>| kept.iter().any(|(kept, _)| [prefix, kept].concat() == key);
+        for (n, there) in (0_u8..).zip(rows) {
+            let (id, due) = (id(n), there.due().unwrap_or(0));
+            let keys = [
+                space.ready_key(&id),
+                space.later.key(due, id.as_bytes()),
+                space.body_key(&id),
+                space.due_key(&id),
+            ];
+            for (at, (key, expected)) in keys.into_iter().zip(expected(*there)).enumerate() {
+                assert!(
+                    expected.is_none_or(|expected| is_there(key) == expected),
+                    "row {at} of item {n}, {there:?}"
+                );
+            }
+        }
+    }
+
+    /// All rows, after pages of promotions at time 3 until the end of the range; but for the time of an item that has lost its value, since the same range
+    /// may clear it.
     async fn promoted(
         db: &Database,
         prefix: &[u8],
@@ -290,7 +332,9 @@ mod tests {
             times.map(|(n, _)| space.due_key(&id(n))).any(|time| time == *key)
         };
         let kept = all.into_iter().filter(|(key, _)| !lost(key));
-        kept.map(|(key, value)| (key[prefix.len()..].to_vec(), value)).collect()
+        let kept = kept.map(|(key, value)| (key[prefix.len()..].to_vec(), value)).collect::<Vec<_>>();
+        check(&space, prefix, rows, &kept);
+        kept
     }
 
     proptest! {

@@ -4,6 +4,7 @@
 //! only one transaction moves it, the counters ([`counting`](crate::ops::counting)), the unique key, the row of its expiry,
 //! the index of keys with slots and holds, the history and the item's batches follow here.
 //!
+//! Of items that become ready together, the caller has cleared the rows, each or many in one range, after the conflict ([`Before::Cleared`]).
 //! New items have no transition; a push writes them. A fetch or a pop removes its items in ranges, which `claim` does.
 
 use std::borrow::Cow;

@@ -50,13 +50,13 @@ pub(crate) async fn watch(
     {
         return Ok(on_lease(space, tr, lease, index));
     }
-    let found = match locate(space, tr, id).await? {
+    let key = match locate(space, tr, id).await? {
         None => return Ok(ItemWatch::Gone),
         Some(Located::Running(found)) => return Ok(on_lease(space, tr, found.lease, found.index)),
-        Some(found) => found,
+        Some(Located::Dead) => return Ok(ItemWatch::Dead),
+        Some(Located::Ready(_)) => space.ready_key(id),
+        Some(Located::ScheduledRecord(found)) => found.key,
     };
-    // Without a key it is a dead letter.
-    let Some(key) = found.key(space, id) else { return Ok(ItemWatch::Dead) };
     Ok(ItemWatch::Open { watch: Watch::new(tr.watch(&key)), place: ItemPlace(None) })
 }
 

@@ -267,6 +267,29 @@ fn items_scheduled_during_a_promotion_are_not_lost() {
 }
 
 #[test]
+fn a_promotion_that_has_conflicted_lets_the_next_item_between_pass() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.put_aside(&q, &[("a", 1_000), ("d", 4_000)]).await;
+        let Some(gate) = t.close_gate() else { return };
+        let (mut sweeper, rules) = (sweeper(&q), rules());
+        let mut sweeping = pin!(t.sweep(&mut sweeper, 5_000, &rules));
+        let mut conflicted = Vec::new();
+        for (name, due) in [("b", 2_000), ("c", 3_000)] {
+            let commit = until_sent(&gate, sweeping.as_mut()).await;
+            let between = [NewItem::new(name).with_due(from_millis(due))];
+            to_the_end(&gate, pin!(t.push_items(&q, &between))).await;
+            conflicted.push(commit.pass(Fault::None).is_err());
+        }
+        // The second attempt clears each record for itself.
+        let swept = to_the_end(&gate, sweeping).await;
+        drop(gate);
+        assert_eq!((conflicted, swept.moved.promoted), (vec![true, false], 4));
+        assert_eq!((t.records(&q, "later").await.len(), t.list(&q).await.len()), (0, 4));
+    });
+}
+
+#[test]
 fn an_item_that_is_put_aside_during_a_promotion_of_those_around_it_keeps_its_value() {
     on_database(async |t| {
         let q = t.queue("q");

@@ -43,7 +43,8 @@ impl Session {
     }
 
     /// Fetches for several workers in one transaction. A share is what one worker asks for, and
-    /// gets a lease of its own: the first share has the first items of the queue, and so on.
+    /// gets a lease of its own: the first share has the first items of the queue, and so on. There are fewer leases than shares, for the
+    /// first of these, if there are too few items or they do not fit into one transaction.
     ///
     /// The fetch begins at the front. Items that may have killed a worker go to the first share
     /// alone. The workers are other processes, so these leases do not prevent this process from

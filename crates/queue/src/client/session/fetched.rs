@@ -15,7 +15,7 @@ use crate::run::watch::Watch;
 #[non_exhaustive]
 #[must_use = "leased items stay on their lease until it expires, and items that have left the queue are lost"]
 pub struct Fetched<T> {
-    /// The items, each on a lease or out of the queue, in order. None if none were ready.
+    /// The items, in order: on leases, or out of the queue. None if none were ready.
     pub got: T,
     /// Resolves after the next push. Only if there were no items, and a watch was asked for.
     pub watch: Option<Watch>,

@@ -1,12 +1,13 @@
 //! One transaction of a sweep.
 
 use foundationdb::{Database, FdbError, Transaction, TransactionCommitted};
-use mutant::bound;
+use mutant::{bound, mutant};
 
 use super::plan::Chore;
 use super::{Sweep, SweepCounts, Sweeper};
 use crate::keys::agenda::Event;
 use crate::keys::claims::Claim;
+use crate::model::codes::NOT_COMMITTED;
 use crate::model::error::QueueError;
 use crate::model::lease_id::LeaseId;
 use crate::model::meta::Millis;
@@ -265,6 +266,9 @@ impl Operation for Running<'_> {
     fn failed(&mut self, error: FdbError) {
         if !maybe_committed(error) {
             self.unsure.pop();
+        }
+        let is_promotion = matches!(self.work, Work::Chore(Chore::Due(Event::Ready)));
+        if is_promotion && error.code() == NOT_COMMITTED && !mutant("promote-stays-together") {
             self.sweeper.clears = Clears::Apart;
         }
     }

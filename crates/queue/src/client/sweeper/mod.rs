@@ -184,7 +184,7 @@ pub struct Sweeper {
     marks_from: u64,
     /// What it knows of its clock.
     clock: ClockCheck,
-    /// How the rows of items that become ready are cleared: apart from the first conflict of a sweep on.
+    /// How the rows of items that become ready are cleared: apart after the first promotion of a sweep that conflicts.
     clears: Clears,
 }
 

@@ -9,14 +9,14 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::keys::batches::{MEMBERS, PENDING_MARK, Record as BatchRecord, encode_callback};
-use crate::keys::cancelled::CancelledItems;
+use crate::keys::cancelled::{self, CancelledItems};
 use crate::keys::clocks::{Reading, Readings};
 use crate::keys::duty::Duty;
 use crate::keys::ended::Setting;
 use crate::keys::leases::{Header, Held};
 use crate::keys::migration::{Marks, Phase, Record};
 use crate::keys::partitions::{Deal, Record as Divided};
-use crate::keys::progress::ProgressRecord;
+use crate::keys::progress::{self, ProgressRecord};
 use crate::keys::schedules::state::{Last, State, Waiting};
 use crate::keys::wants::Want;
 use crate::keys::{
@@ -449,6 +449,9 @@ fn golden_lease_record() {
     let id = "30 00112233445566778899aabbccddeeff 160102";
     golden(&leases::key(&space.leases, lease), &format!("017100 016c6561736500 {id}"));
     golden(&leases::piece_key(&space.held, lease, 1), &format!("017100 0168656c6400 {id} 1501"));
+    // The other records of a lease are under the same elements.
+    assert_eq!(cancelled::key(&space.cancelled, lease), [&space.cancelled[..], &hex(id)].concat());
+    assert_eq!(progress::key(&space.progress, lease), [&space.progress[..], &hex(id)].concat());
     // A minute behind the deadline 3: 60,000,003 is 03 93 87 03.
     let record = CancelledItems { items: vec![(1, item())], ..CancelledItems::none(3) };
     golden(&record.encode(), "01 0387930300000000 01000000 0d000000 33 00001a2b3c4d5e6f 0003 0001");

@@ -48,6 +48,7 @@ pub(crate) async fn join(
     for (id, located) in located {
         let join = match located {
             Some(Located::Running(found)) => running(space, tr, batch, *found).await?,
+            Some(Located::Dead) => Join::Ended(Ending::Dead),
             Some(found) => waiting(space, tr, batch, id, &found)?,
             None => endings.remove(id).map_or(Join::Gone, Join::Ended),
         };
@@ -135,7 +136,7 @@ fn waiting(
     found: &Located,
 ) -> Result<Join, QueueError> {
     let (Some(key), Some((_, record))) = (found.key(space, id), found.before()) else {
-        return Ok(Join::Ended(Ending::Dead));
+        unreachable!("neither a running item nor a dead letter waits");
     };
     let Some(record) = with_batch(space, batch, id, record)? else { return Ok(Join::WasMember) };
     conflict::as_reader(tr, &key)?;
