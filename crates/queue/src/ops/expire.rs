@@ -137,7 +137,7 @@ fn crashed(mut meta: Meta, terms: Terms, random: u64) -> (Meta, Option<Millis>) 
         let reason = format!("no attempt left of {}: {RAN_OUT}", terms.retry.max_attempts);
         meta.death = Some(Failure::new(from_millis(terms.at), meta.attempts, &reason));
     }
-    (meta, pause.map(|pause| span_millis(pause)))
+    (meta, pause.map(span_millis))
 }
 
 #[cfg(test)]
