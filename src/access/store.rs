@@ -1,13 +1,13 @@
 //! The records of tokens in the database.
 
-use std::{cell::Cell, collections::HashMap};
+use std::{cell::Cell, collections::HashMap, time::SystemTime};
 
 use foundationdb::{
     RangeOption, Transaction,
     options::{MutationType, StreamingMode},
     tuple::{Subspace, pack},
 };
-use kvqueue_queue::{Millis, QueueError};
+use kvqueue_queue::{QueueError, from_millis, millis};
 
 use super::AccessToken;
 use crate::audit::{AuditStore, Record};
@@ -59,11 +59,14 @@ impl TokenStore {
     }
 
     /// When each token was last used, by its id.
-    pub(crate) async fn last_uses(&self, tr: &Transaction) -> Result<HashMap<String, Millis>, QueueError> {
+    pub(crate) async fn last_uses(
+        &self,
+        tr: &Transaction,
+    ) -> Result<HashMap<String, SystemTime>, QueueError> {
         let rows = self.rows(tr, &self.used).await?;
         let parsed = rows.into_iter().filter_map(|(key, value)| {
             let (id,) = self.used.unpack::<(String,)>(&key).ok()?;
-            Some((id, Millis::from_le_bytes(value.try_into().ok()?)))
+            Some((id, from_millis(u64::from_le_bytes(value.try_into().ok()?))))
         });
         Ok(parsed.collect())
     }
@@ -116,9 +119,14 @@ impl TokenStore {
     }
 
     /// Records that a token is used. It is not there any more if it was revoked meanwhile.
-    pub(crate) async fn note_use(&self, tr: &Transaction, id: &str, at: Millis) -> Result<(), QueueError> {
+    pub(crate) async fn note_use(
+        &self,
+        tr: &Transaction,
+        id: &str,
+        at: SystemTime,
+    ) -> Result<(), QueueError> {
         if tr.get(&self.tokens.pack(&(id,)), false).await?.is_some() {
-            tr.set(&self.used.pack(&(id,)), &at.to_le_bytes());
+            tr.set(&self.used.pack(&(id,)), &millis(at).to_le_bytes());
         }
         Ok(())
     }
@@ -156,7 +164,7 @@ mod tests {
         let record = Record::new(Action::OF_A_TEST, Who::Operator);
         let (scopes, queues) = ([Scope::Push].into(), vec![QueuePattern::all()]);
         let new = NewToken { name: "ci".to_owned(), scopes, queues, expires_at: None };
-        let (_, token) = new.issue(0).unwrap();
+        let (_, token) = new.issue(std::time::UNIX_EPOCH).unwrap();
         let tr = db.create_trx().unwrap();
         assert_eq!(store.create(&tr, &token, &audit, &record).await.unwrap(), Created::Done);
         tr.commit().await.unwrap();

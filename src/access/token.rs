@@ -1,14 +1,20 @@
 //! A token: its secret, and the record that the database has of it.
 
-use std::{collections::BTreeSet, fmt::Write};
+use std::{
+    collections::BTreeSet,
+    fmt::Write,
+    time::{Duration, SystemTime},
+};
 
-use kvqueue_queue::Millis;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::{QueuePattern, Scope, scope::listed};
-use crate::audit::Record;
+use crate::{
+    audit::Record,
+    base::times::{after, unix_millis},
+};
 
 /// Tokens begin with it, so that programs that search for leaked secrets find them.
 const MARK: &str = "kvq_";
@@ -24,8 +30,8 @@ const LONGEST_NAME: usize = 64;
 /// The most patterns of a token.
 const MAX_PATTERNS: usize = 32;
 
-/// The longest lifetime of a token, in milliseconds: a hundred years.
-const LONGEST_LIFE: Millis = 100 * 365 * 24 * 3_600 * 1_000;
+/// The longest lifetime of a token, a hundred years.
+const LONGEST_LIFE: Duration = Duration::from_hours(100 * 365 * 24);
 
 /// What somebody asks for.
 #[derive(Clone, Debug)]
@@ -34,7 +40,7 @@ pub(crate) struct NewToken {
     pub(crate) scopes: BTreeSet<Scope>,
     /// The queues that it is for.
     pub(crate) queues: Vec<QueuePattern>,
-    pub(crate) expires_at: Option<Millis>,
+    pub(crate) expires_at: Option<SystemTime>,
 }
 
 /// The record of a token. The secret itself is not stored.
@@ -44,11 +50,12 @@ pub(crate) struct AccessToken {
     pub(crate) name: String,
     pub(crate) scopes: BTreeSet<Scope>,
     pub(crate) queues: Vec<QueuePattern>,
-    /// When it was made, in milliseconds since 1970.
-    pub(crate) created_at: Millis,
-    /// When it ends, in milliseconds since 1970; `None`: never.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) expires_at: Option<Millis>,
+    /// When it was made.
+    #[serde(with = "unix_millis")]
+    pub(crate) created_at: SystemTime,
+    /// When it ends; `None`: never.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "unix_millis::optional")]
+    pub(crate) expires_at: Option<SystemTime>,
     /// SHA-256 of the whole token, in hexadecimal digits. It needs no slow hash: the secret has 192 random bits.
     hash: String,
 }
@@ -67,7 +74,7 @@ pub(crate) fn is_access_token(text: &str) -> bool {
 
 impl NewToken {
     /// An error if it could not be what somebody wants.
-    fn check(&self, now: Millis) -> Result<(), String> {
+    fn check(&self, now: SystemTime) -> Result<(), String> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         if self.name.is_empty() || self.name.len() > LONGEST_NAME || !self.name.chars().all(is_plain) {
             return Err(format!(
@@ -84,7 +91,7 @@ impl NewToken {
         if self.expires_at.is_some_and(|at| at <= now) {
             return Err("the token would have ended already; write how long it lasts, as in 90d".to_owned());
         }
-        if self.expires_at.is_some_and(|at| at > now.saturating_add(LONGEST_LIFE)) {
+        if self.expires_at.is_some_and(|at| at > after(now, LONGEST_LIFE)) {
             return Err(
                 "a token that expires lasts at most a hundred years; write a shorter time, or leave it out"
                     .to_owned(),
@@ -94,7 +101,7 @@ impl NewToken {
     }
 
     /// Makes the token: the text for its owner, and the record for the database.
-    pub(crate) fn issue(self, now: Millis) -> Result<(String, AccessToken), String> {
+    pub(crate) fn issue(self, now: SystemTime) -> Result<(String, AccessToken), String> {
         self.check(now)?;
         let random =
             random_text(ID + SECRET).map_err(|error| format!("the system gives no random bytes: {error}"))?;
@@ -126,7 +133,7 @@ impl AccessToken {
     }
 
     /// Whether it has expired.
-    pub(crate) fn is_expired(&self, now: Millis) -> bool {
+    pub(crate) fn is_expired(&self, now: SystemTime) -> bool {
         self.expires_at.is_some_and(|at| at <= now)
     }
 
@@ -162,6 +169,8 @@ fn hexadecimal(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use kvqueue_queue::from_millis;
+
     use super::*;
 
     fn new(name: &str, scopes: &[Scope], queues: &[&str]) -> NewToken {
@@ -175,10 +184,10 @@ mod tests {
 
     #[test]
     fn a_token_record_accepts_only_its_own_token() {
-        let (text, record) = new("ci", &[Scope::Push], &["*"]).issue(5).unwrap();
+        let (text, record) = new("ci", &[Scope::Push], &["*"]).issue(from_millis(5)).unwrap();
         assert!(is_access_token(&text) && record.is(&text), "{text}");
         assert_eq!(AccessToken::id_of(&text), record.id);
-        let (other, other_record) = new("ci", &[Scope::Push], &["*"]).issue(5).unwrap();
+        let (other, other_record) = new("ci", &[Scope::Push], &["*"]).issue(from_millis(5)).unwrap();
         assert!(other != text && !record.is(&other) && other_record.id != record.id);
         assert!(!record.is(&text.to_uppercase()) && !record.is(&text[..text.len() - 1]) && !record.is(""));
         // The database has nothing that opens a door.
@@ -190,27 +199,28 @@ mod tests {
     #[test]
     fn a_token_with_invalid_fields_is_refused() {
         for name in ["", "a b", "ä", &"n".repeat(65)] {
-            assert!(new(name, &[Scope::Push], &["*"]).issue(5).is_err(), "{name}");
+            assert!(new(name, &[Scope::Push], &["*"]).issue(from_millis(5)).is_err(), "{name}");
         }
-        assert!(new("a", &[], &["*"]).issue(5).is_err());
-        assert!(new("a", &[Scope::Push], &[]).issue(5).is_err());
+        assert!(new("a", &[], &["*"]).issue(from_millis(5)).is_err());
+        assert!(new("a", &[Scope::Push], &[]).issue(from_millis(5)).is_err());
         let mut ending = new("a", &[Scope::Push], &["*"]);
-        ending.expires_at = Some(5);
+        ending.expires_at = Some(from_millis(5));
         assert_eq!(
-            ending.clone().issue(5).unwrap_err(),
+            ending.clone().issue(from_millis(5)).unwrap_err(),
             "the token would have ended already; write how long it lasts, as in 90d"
         );
-        ending.expires_at = Some(5 + LONGEST_LIFE);
-        assert!(ending.clone().issue(4).unwrap_err().contains("a hundred years"));
-        assert!(ending.clone().issue(5).is_ok());
-        ending.expires_at = Some(5);
-        let (_, record) = ending.issue(4).unwrap();
-        assert!(!record.is_expired(4) && record.is_expired(5));
+        ending.expires_at = Some(from_millis(5) + LONGEST_LIFE);
+        assert!(ending.clone().issue(from_millis(4)).unwrap_err().contains("a hundred years"));
+        assert!(ending.clone().issue(from_millis(5)).is_ok());
+        ending.expires_at = Some(from_millis(5));
+        let (_, record) = ending.issue(from_millis(4)).unwrap();
+        assert!(!record.is_expired(from_millis(4)) && record.is_expired(from_millis(5)));
     }
 
     #[test]
     fn a_token_permits_only_its_scopes_and_queues() {
-        let record = |scopes: &[Scope], queues: &[&str]| new("t", scopes, queues).issue(0).unwrap().1;
+        let record =
+            |scopes: &[Scope], queues: &[&str]| new("t", scopes, queues).issue(from_millis(0)).unwrap().1;
         let push = record(&[Scope::Push], &["orders-*", "mail"]);
         assert!(push.permits(Scope::Push, Some("orders-eu")).is_ok());
         assert!(push.permits(Scope::Push, Some("mail")).is_ok());

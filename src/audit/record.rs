@@ -1,9 +1,11 @@
 //! One record, and its text for people.
 
-use std::fmt::{self, Write};
+use std::{
+    fmt::{self, Write},
+    time::SystemTime,
+};
 
-use jiff::Timestamp;
-use kvqueue_queue::{ItemId, Millis};
+use kvqueue_queue::{ItemId, millis};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -13,6 +15,7 @@ use crate::base::{
     clock,
     json::{insert_bytes, time},
     text::visible,
+    times::{self, unix_millis},
 };
 
 /// The most bytes of a text in a record. Longer ones are cut.
@@ -57,7 +60,8 @@ pub(crate) struct Record {
     /// Random. A transaction that is repeated after an unknown outcome may write the record again, with the same id.
     pub(super) id: String,
     /// When, by the clock of the process that made the change.
-    pub(super) at: Millis,
+    #[serde(with = "unix_millis")]
+    pub(super) at: SystemTime,
     /// The code of an [`Action`], or of one that a newer version knows.
     action: String,
     who: Who,
@@ -85,10 +89,10 @@ impl Record {
         }
     }
 
-    /// The same from so many milliseconds ago.
+    /// The same from so long ago.
     #[cfg(test)]
-    pub(crate) fn ago(self, millis: Millis) -> Self {
-        Self { at: self.at.saturating_sub(millis), ..self }
+    pub(crate) fn ago(self, span: std::time::Duration) -> Self {
+        Self { at: times::before(self.at, span), ..self }
     }
 
     /// The same with the address that the request came from.
@@ -199,9 +203,8 @@ impl Record {
 
     /// The record that [`Self::json`] has made an object of.
     pub(crate) fn of_json(mut object: Value) -> Result<Self, String> {
-        let at = object["at"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
-        let at = at.and_then(|at| Millis::try_from(at.as_millisecond()).ok());
-        object["at"] = at.ok_or("a record has no time")?.into();
+        let at = object["at"].as_str().and_then(times::parse);
+        object["at"] = at.map(millis).ok_or("a record has no time")?.into();
         serde_json::from_value(object).map_err(|error| error.to_string())
     }
 
@@ -246,7 +249,7 @@ mod tests {
 
     fn record() -> Record {
         let who = Who::Token { name: "ci".to_owned() };
-        Record { at: 1_700_000_000_000, ..Record::new(Action::OF_A_TEST, who) }
+        Record { at: kvqueue_queue::from_millis(1_700_000_000_000), ..Record::new(Action::OF_A_TEST, who) }
     }
 
     #[test]

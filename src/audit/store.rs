@@ -1,15 +1,21 @@
 //! The records in the database.
 
-use std::{collections::HashSet, fmt, str::FromStr};
+use std::{
+    collections::HashSet,
+    fmt,
+    str::FromStr,
+    time::{Duration, SystemTime},
+};
 
 use foundationdb::{
     RangeOption, Transaction,
     options::{MutationType, StreamingMode},
     tuple::{Subspace, Versionstamp, pack},
 };
-use kvqueue_queue::{Millis, QueueError};
+use kvqueue_queue::{QueueError, from_millis, millis};
 
 use super::{Excess, Record};
+use crate::base::times::{self, before};
 
 /// The most records that are kept: of more, the sweeper removes the oldest of the actor that has the most.
 pub(crate) const MAX_RECORDS: u64 = 100_000;
@@ -18,7 +24,7 @@ pub(crate) const MAX_RECORDS: u64 = 100_000;
 const ROWS: usize = 1_000;
 
 /// The most that clocks of machines differ. A list of records since a time reads older records, too, as far back as this.
-const CLOCKS_DIFFER: Millis = 3_600_000;
+const CLOCKS_DIFFER: Duration = Duration::from_hours(1);
 
 /// The records behind a prefix.
 #[derive(Clone, Debug)]
@@ -37,7 +43,7 @@ pub(crate) struct Filter {
     /// Those about this queue.
     pub(crate) queue: Option<Vec<u8>>,
     /// Those from this time on.
-    pub(crate) since: Option<Millis>,
+    pub(crate) since: Option<SystemTime>,
 }
 
 /// A part of the records, the newest first.
@@ -99,7 +105,7 @@ impl AuditStore {
         let key = self.records.pack_with_versionstamp(&Versionstamp::incomplete(0));
         tr.atomic_op(&key, &value, MutationType::SetVersionstampedKey);
         tr.atomic_op(&self.count, &1_u64.to_le_bytes(), MutationType::Add);
-        tr.set(&self.last, &record.at.to_le_bytes());
+        tr.set(&self.last, &millis(record.at).to_le_bytes());
     }
 
     /// Up to `limit` records before a place, the newest first. Records of a newer version that cannot be read are
@@ -121,7 +127,7 @@ impl AuditStore {
         for (key, value) in rows.iter() {
             let next = self.cursor(key);
             let Ok(record) = serde_json::from_slice::<Record>(value) else { continue };
-            if filter.since.is_some_and(|since| record.at.saturating_add(CLOCKS_DIFFER) < since) {
+            if filter.since.is_some_and(|since| times::after(record.at, CLOCKS_DIFFER) < since) {
                 return Ok(Page { records, next: None });
             }
             let is_wanted = filter.since.is_none_or(|since| record.at >= since)
@@ -142,12 +148,12 @@ impl AuditStore {
     pub(crate) async fn sweep(
         &self,
         tr: &Transaction,
-        now: Millis,
-        kept: Millis,
+        now: SystemTime,
+        kept: Duration,
     ) -> Result<(u64, bool), QueueError> {
         let last = tr.get(&self.last, true).await?;
         let last = last.and_then(|value| value[..].try_into().ok()).map_or(0, u64::from_le_bytes);
-        let oldest = now.min(last).saturating_sub(kept);
+        let oldest = before(now.min(from_millis(last)), kept);
         let rows = self.rows(tr, self.records.range(), false).await?;
         let mut old = 0;
         for (index, (_, value)) in rows.iter().enumerate() {

@@ -1,14 +1,13 @@
 //! Time and randomness, also for the queue layer, which reads neither by itself.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime};
 
-use kvqueue_queue::{Millis, VersionHistory};
+use kvqueue_queue::{VersionHistory, from_millis, millis};
 use uuid::Uuid;
 
-/// Milliseconds since 1970. Durations are measured with the monotonic clock instead.
-pub(crate) fn now() -> Millis {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
+/// The time of day, in whole milliseconds as records have it. Spans are measured with the monotonic clock instead.
+pub(crate) fn now() -> SystemTime {
+    from_millis(millis(SystemTime::now()))
 }
 
 /// An empty history of the database's versions, by this process's monotonic clock.

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use kvqueue_queue::Millis;
 use mutant::mutant;
 use tokio::{
     sync::{Notify, watch},
@@ -12,23 +11,23 @@ use tokio::{
 /// The longest wait for the comparison, which takes three seconds where no other sweeper is known, and does not end while the database does not answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The lag of a queue, in milliseconds. A process without a sweeper of the queue has none.
+/// The lag of a queue. A process without a sweeper of the queue has none.
 #[derive(Debug)]
 pub(crate) struct ClockLag {
-    lag: watch::Sender<Option<Millis>>,
+    lag: watch::Sender<Option<Duration>>,
     /// A consumer waits for the comparison.
     wanted: Notify,
 }
 
 impl Default for ClockLag {
     fn default() -> Self {
-        Self::of(0)
+        Self::of(Duration::ZERO)
     }
 }
 
 impl ClockLag {
     /// One that is known.
-    pub(crate) fn of(lag: Millis) -> Self {
+    pub(crate) fn of(lag: Duration) -> Self {
         Self { lag: watch::Sender::new(Some(lag)), wanted: Notify::new() }
     }
 
@@ -40,7 +39,7 @@ impl ClockLag {
     }
 
     /// A sweeper has compared the clocks.
-    pub(crate) fn found(&self, lag: Millis) {
+    pub(crate) fn found(&self, lag: Duration) {
         self.lag.send_replace(Some(lag));
     }
 
@@ -50,7 +49,7 @@ impl ClockLag {
     }
 
     /// Waits until it is known, if a sweeper is about to find it: for so long, and for ten seconds at most. `None` if it is not known then.
-    pub(crate) async fn known_within(&self, patience: Duration) -> Option<Millis> {
+    pub(crate) async fn known_within(&self, patience: Duration) -> Option<Duration> {
         let mut lag = self.lag.subscribe();
         if lag.borrow().is_none() {
             self.wanted.notify_one();
@@ -67,13 +66,13 @@ mod tests {
     #[tokio::test]
     async fn consumers_wait_for_the_first_comparison_for_a_bounded_time() {
         let lag = ClockLag::default();
-        assert_eq!(lag.known_within(Duration::MAX).await, Some(0));
+        assert_eq!(lag.known_within(Duration::MAX).await, Some(Duration::ZERO));
         lag.is_being_found();
         assert_eq!(lag.known_within(Duration::from_millis(1)).await, None);
         let (known, ()) = tokio::join!(lag.known_within(Duration::MAX), async {
             lag.wanted().await;
-            lag.found(7);
+            lag.found(Duration::from_millis(7));
         });
-        assert_eq!(known, Some(7));
+        assert_eq!(known, Some(Duration::from_millis(7)));
     }
 }

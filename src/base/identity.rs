@@ -1,6 +1,8 @@
 //! The ids of this process's sessions. They tell which process has a lease.
 
-use kvqueue_queue::{Millis, SessionId};
+use std::time::SystemTime;
+
+use kvqueue_queue::{SessionId, from_millis};
 use uuid::Uuid;
 
 /// The most bits of a process number on Linux.
@@ -12,7 +14,7 @@ pub(crate) struct Maker {
     /// Its process number, on its own machine.
     pub(crate) pid: u32,
     /// When it made the session, by its clock.
-    pub(crate) at: Millis,
+    pub(crate) at: SystemTime,
 }
 
 /// The version in the ids, in the place of a UUID's. Earlier versions of kvqueue wrote [`UNSIGNED`], and gave the ids of
@@ -47,8 +49,8 @@ pub(crate) fn maker(SessionId(bytes): SessionId) -> Option<Maker> {
     let [six, seven, eight, nine] =
         [bytes[6] & 0x0f, bytes[7], bytes[8] & 0x3f, bytes[9] >> 4].map(u32::from);
     let pid = six << 18 | seven << 10 | eight << 4 | nine;
-    let at = bytes[..6].iter().fold(0, |at, byte| at << 8 | Millis::from(*byte));
-    Some(Maker { pid, at })
+    let at = bytes[..6].iter().fold(0, |at, byte| at << 8 | u64::from(*byte));
+    Some(Maker { pid, at: from_millis(at) })
 }
 
 /// Whether workers over HTTP have signatures for the leases of a session: all sessions of this version of kvqueue.
@@ -74,7 +76,7 @@ mod tests {
         for id in ids {
             let maker = maker(id).unwrap();
             assert_eq!(maker.pid, std::process::id());
-            assert!((before..=clock::now()).contains(&maker.at), "{maker:?}, {before}");
+            assert!((before..=clock::now()).contains(&maker.at), "{maker:?}, {before:?}");
         }
     }
 

@@ -1,17 +1,18 @@
 //! Items, dead letters and pauses as JSON, for commands, HTTP and handlers.
 
+use std::time::SystemTime;
+
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
-use jiff::Timestamp;
 use kvqueue_queue::{
     Counts, DeadLetter, EndedItem, Failure, Item, ItemId, ItemState, ItemView, LeaseView, MAX_RESULT, Meta,
-    Millis, Pause, Progress,
+    Pause, Progress, millis,
 };
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::{Map, Value, json};
 
 pub(crate) use super::json_bytes::{insert_bytes, insert_payload};
-use super::{clock, identity, json_bytes::payload_text};
+use super::{clock, identity, json_bytes::payload_text, times};
 
 /// The name of a phase or a state, as JSON has it.
 pub(crate) fn json_name(value: &impl Serialize) -> Option<String> {
@@ -21,6 +22,7 @@ pub(crate) fn json_name(value: &impl Serialize) -> Option<String> {
 /// Since when and why a queue is paused.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct PauseJson {
+    /// In milliseconds since 1970.
     pub(crate) since: u64,
     pub(crate) reason: String,
     /// The sweeper does not change the queue either.
@@ -28,8 +30,8 @@ pub(crate) struct PauseJson {
 }
 
 impl From<Pause> for PauseJson {
-    fn from(Pause { at: since, reason, frozen }: Pause) -> Self {
-        Self { since, reason, frozen }
+    fn from(Pause { at, reason, frozen }: Pause) -> Self {
+        Self { since: millis(at), reason, frozen }
     }
 }
 
@@ -53,7 +55,7 @@ pub(crate) fn item(item: &Item) -> Value {
 pub(crate) struct LeasedItem {
     pub(crate) item: Item,
     /// If it is known, it replaces what the producer wrote.
-    pub(crate) enqueued_at: Option<Millis>,
+    pub(crate) enqueued_at: Option<SystemTime>,
     /// If there is one, it replaces what the producer wrote.
     pub(crate) trace_parent: Option<String>,
 }
@@ -129,10 +131,9 @@ fn insert_meta(object: &mut Map<String, Value>, meta: &Meta) {
     }
 }
 
-/// A time in RFC 3339, to the millisecond; or the number itself if it is beyond the calendar.
-pub(crate) fn time(millis: Millis) -> String {
-    let time = i64::try_from(millis).ok().and_then(|millis| Timestamp::from_millisecond(millis).ok());
-    time.map_or_else(|| millis.to_string(), |time| format!("{time:.3}"))
+/// A time in RFC 3339, to the millisecond; or the number of milliseconds since 1970 if it is beyond the calendar.
+pub(crate) fn time(at: SystemTime) -> String {
+    times::timestamp(at).map_or_else(|| millis(at).to_string(), |time| format!("{time:.3}"))
 }
 
 /// A value with a payload.
@@ -280,9 +281,9 @@ pub(crate) fn left(id: &ItemId) -> Value {
 }
 
 /// When an item was pushed: from its side record, or from its id, to about a second.
-pub(crate) fn enqueued_at(view: &ItemView) -> Option<Millis> {
+pub(crate) fn enqueued_at(view: &ItemView) -> Option<SystemTime> {
     let said = view.item.as_ref().ok().and_then(|item| item.meta.as_ref()?.enqueued_at);
-    let told = || Some(clock::now().saturating_sub(u64::try_from(view.age?.as_millis()).ok()?) / 1000 * 1000);
+    let told = || Some(times::whole_seconds(times::before(clock::now(), view.age?)));
     said.or_else(told)
 }
 
@@ -383,6 +384,10 @@ pub(crate) fn counts(queue: &[u8], counts: Counts, pause: Option<Pause>) -> Valu
 
 #[cfg(test)]
 mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use kvqueue_queue::from_millis;
+
     use super::*;
 
     #[test]
@@ -392,7 +397,7 @@ mod tests {
         assert_eq!(super::item(&item), json!({"id": "x01", "payload": "a"}));
         let mut meta = Meta::default();
         meta.attributes.insert("k".to_owned(), "v".to_owned());
-        meta.enqueued_at = Some(1_700_000_000_500);
+        meta.enqueued_at = Some(from_millis(1_700_000_000_500));
         meta.unique = Some(b"\xff".to_vec());
         let item = Item { payload: b"\xff".as_slice().into(), attempt: 2, meta: Some(meta.into()), ..item };
         let expected = json!({
@@ -406,12 +411,12 @@ mod tests {
         assert_eq!(super::item(&item), expected);
         let mut leased = LeasedItem { item, enqueued_at: None, trace_parent: None };
         assert_eq!(serde_json::to_value(&leased).unwrap(), expected);
-        (leased.enqueued_at, leased.trace_parent) = (Some(0), Some("t".to_owned()));
+        (leased.enqueued_at, leased.trace_parent) = (Some(UNIX_EPOCH), Some("t".to_owned()));
         let text = serde_json::to_string(&leased).unwrap();
         let start = r#"{"id":"x01","payload_base64":"/w==","attempt":2,"enqueued_at":"1970-01-01T00:00:00.000Z","trace_parent":"t","#;
         assert!(text.starts_with(start), "{text}");
         assert_eq!(text.matches("enqueued_at").count(), 1, "{text}");
-        assert_eq!(time(u64::MAX), u64::MAX.to_string());
+        assert_eq!(time(from_millis(u64::MAX)), u64::MAX.to_string());
     }
 
     #[test]
@@ -437,7 +442,7 @@ mod tests {
         let told = |failures: &[u32], attempts| {
             let mut meta = Meta::default();
             meta.attempts = attempts;
-            meta.failures = failures.iter().map(|attempt| Failure::new(0, *attempt, "no")).collect();
+            meta.failures = failures.iter().map(|attempt| Failure::new(UNIX_EPOCH, *attempt, "no")).collect();
             super::failures(&meta).map(|(_, before)| before).collect::<Vec<_>>()
         };
         assert_eq!(told(&[1, 2, 3], 3), [false; 3]);

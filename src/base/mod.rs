@@ -14,6 +14,7 @@ pub(crate) mod json_bytes;
 #[cfg(feature = "http")]
 pub(crate) mod lease_text;
 pub(crate) mod text;
+pub(crate) mod times;
 #[cfg(feature = "webhook")]
 pub(crate) mod tls;
 pub(crate) mod users;

@@ -6,6 +6,7 @@ use std::{
     num::NonZeroUsize,
     path::{Path, PathBuf},
     sync::Arc,
+    time::SystemTime,
 };
 
 use anyhow::{Context, bail};
@@ -199,7 +200,7 @@ impl Export<'_> {
     }
 
     fn waiting(&mut self) -> anyhow::Result<()> {
-        let mut after: Option<(u64, ItemId)> = None;
+        let mut after: Option<(SystemTime, ItemId)> = None;
         loop {
             let page = self.client.transact(|tr| async {
                 let place = after.as_ref().map(|(due, id)| (*due, id));

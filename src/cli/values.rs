@@ -1,14 +1,19 @@
 //! How the values of options are read: numbers of items, and times.
 
 use std::{
-    collections::BTreeMap, ffi::OsString, num::NonZeroUsize, os::unix::ffi::OsStringExt, time::Duration,
+    collections::BTreeMap,
+    ffi::OsString,
+    num::NonZeroUsize,
+    os::unix::ffi::OsStringExt,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use jiff::{Timestamp, civil::Date, fmt::temporal::Pieces, tz::TimeZone};
-use kvqueue_queue::Millis;
+use kvqueue_queue::from_millis;
 
 use super::UsageError;
 use crate::{
+    base::times::{after, of_timestamp},
     config::duration,
     operations::{names::fields, times::LONGEST},
 };
@@ -21,29 +26,27 @@ pub(super) fn items(text: &str) -> Result<NonZeroUsize, String> {
 /// The last time that can be written as a text. Behind it are the times that some time zone has in the year 10000.
 const LAST_STAMP: &str = "9999-12-30T22:00:00Z";
 
-/// The end of the year 9999. A later time is probably one in milliseconds.
-const LAST: Millis = 253_402_300_799_999;
+/// The end of the year 9999, in milliseconds since 1970. A later time is probably one in milliseconds.
+const LAST: u64 = 253_402_300_799_999;
 
 /// When an item is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
     After(Duration),
-    At(Millis),
+    At(SystemTime),
 }
 
 impl When {
-    /// The time in milliseconds since 1970; `None` if it has come.
-    pub(super) fn due(self, now: Millis) -> Option<Millis> {
+    /// The time; `None` if it has come.
+    pub(super) fn due(self, now: SystemTime) -> Option<SystemTime> {
         let due = self.time(now);
         (due > now).then_some(due)
     }
 
-    /// The time in milliseconds since 1970, also if it has come.
-    pub(super) fn time(self, now: Millis) -> Millis {
+    /// The time, also if it has come.
+    pub(super) fn time(self, now: SystemTime) -> SystemTime {
         match self {
-            Self::After(delay) => {
-                now.saturating_add(Millis::try_from(delay.as_millis()).unwrap_or(Millis::MAX))
-            }
+            Self::After(delay) => after(now, delay),
             Self::At(due) => due,
         }
     }
@@ -81,13 +84,13 @@ pub(super) fn ttl(text: &str) -> Result<Duration, String> {
 
 /// Reads a time: RFC 3339, a date, which begins in UTC, or seconds since 1970.
 pub(super) fn at(text: &str) -> Result<When, String> {
-    let seconds = text.parse::<Millis>().ok().and_then(|seconds| seconds.checked_mul(1_000));
+    let seconds = text.parse::<u64>().ok().and_then(|seconds| seconds.checked_mul(1_000));
     if seconds.is_some_and(|millis| millis > LAST) {
         return Err(format!("{text:?} is after the year 9999; write seconds since 1970, not milliseconds"));
     }
     let day = || text.parse::<Date>().ok()?.to_zoned(TimeZone::UTC).ok().map(|day| day.timestamp());
     let is_day = text.len() == "2030-01-31".len();
-    let stamp = || text.parse::<Timestamp>().ok().or_else(|| day().filter(|_| is_day)).map(millis);
+    let stamp = || text.parse::<Timestamp>().ok().or_else(|| day().filter(|_| is_day));
     let is_last_year =
         |pieces: Pieces<'_>| pieces.date().year() == 9999 && pieces.to_numeric_offset().is_some();
     if stamp().is_none() && Pieces::parse(text).is_ok_and(is_last_year) {
@@ -97,7 +100,12 @@ pub(super) fn at(text: &str) -> Result<When, String> {
         ));
     }
     let wrong = "write it as in \"2030-01-31T08:00:00Z\", or in seconds since 1970";
-    seconds.or_else(stamp).map(When::At).ok_or_else(|| format!("{text:?} is not a time; {wrong}"))
+    let time = || stamp().map(|time| of_timestamp(time).unwrap_or(UNIX_EPOCH));
+    seconds
+        .map(from_millis)
+        .or_else(time)
+        .map(When::At)
+        .ok_or_else(|| format!("{text:?} is not a time; {wrong}"))
 }
 
 /// Reads an attribute: its name and value.
@@ -128,16 +136,6 @@ pub(super) fn texts(bytes: Option<OsString>) -> (Option<String>, Option<String>)
     bytes.map(|bytes| fields(&bytes.into_vec())).unwrap_or_default()
 }
 
-/// A time in milliseconds.
-pub(super) fn whole_millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Milliseconds since 1970; 0 before that.
-fn millis(time: Timestamp) -> Millis {
-    Millis::try_from(time.as_millisecond()).unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,12 +150,12 @@ mod tests {
 
     #[test]
     fn times_are_read_in_both_forms() {
-        assert_eq!(at("1700000000"), Ok(When::At(1_700_000_000_000)));
-        assert_eq!(at("2023-11-14T22:13:20Z"), Ok(When::At(1_700_000_000_000)));
-        assert_eq!(at("2023-11-14T23:13:20.5+01:00"), Ok(When::At(1_700_000_000_500)));
-        assert_eq!(at("1969-01-01T00:00:00Z"), Ok(When::At(0)));
-        assert_eq!(at("2023-11-14"), Ok(When::At(1_699_920_000_000)));
-        assert_eq!(at(LAST_STAMP), Ok(When::At(253_402_207_200_000)));
+        assert_eq!(at("1700000000"), Ok(When::At(from_millis(1_700_000_000_000))));
+        assert_eq!(at("2023-11-14T22:13:20Z"), Ok(When::At(from_millis(1_700_000_000_000))));
+        assert_eq!(at("2023-11-14T23:13:20.5+01:00"), Ok(When::At(from_millis(1_700_000_000_500))));
+        assert_eq!(at("1969-01-01T00:00:00Z"), Ok(When::At(from_millis(0))));
+        assert_eq!(at("2023-11-14"), Ok(When::At(from_millis(1_699_920_000_000))));
+        assert_eq!(at(LAST_STAMP), Ok(When::At(from_millis(253_402_207_200_000))));
         for late in ["9999-12-31T23:59:59Z", "9999-12-30T22:00:01Z", "9999-12-31T00:00:00-05:00"] {
             assert!(at(late).unwrap_err().contains("is after the last possible time"), "{late}");
         }
@@ -178,16 +176,16 @@ mod tests {
 
     #[test]
     fn milliseconds_are_not_taken_for_seconds() {
-        assert_eq!(at("253402300799"), Ok(When::At(LAST - 999)));
+        assert_eq!(at("253402300799"), Ok(When::At(from_millis(LAST - 999))));
         assert!(at("1700000000000").unwrap_err().ends_with("write seconds since 1970, not milliseconds"));
     }
 
     #[test]
     fn an_item_due_in_the_past_is_ready_at_once() {
-        assert_eq!(When::At(7).due(7), None);
-        assert_eq!(When::At(8).due(7), Some(8));
-        assert_eq!(delay("0s").unwrap().due(7), None);
-        assert_eq!(delay("1m 5s").unwrap().due(7), Some(65_007));
-        assert_eq!(When::After(Duration::MAX).due(7), Some(Millis::MAX));
+        assert_eq!(When::At(from_millis(7)).due(from_millis(7)), None);
+        assert_eq!(When::At(from_millis(8)).due(from_millis(7)), Some(from_millis(8)));
+        assert_eq!(delay("0s").unwrap().due(from_millis(7)), None);
+        assert_eq!(delay("1m 5s").unwrap().due(from_millis(7)), Some(from_millis(65_007)));
+        assert_eq!(When::After(Duration::MAX).due(from_millis(7)), Some(from_millis(u64::MAX)));
     }
 }

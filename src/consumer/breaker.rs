@@ -19,7 +19,7 @@ use std::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, Ordering},
     },
-    time::Instant,
+    time::{Instant, SystemTime},
 };
 
 use tokio::{sync::Notify, time::sleep_until};
@@ -84,8 +84,8 @@ struct Trial {
 /// How long a handler has not been able to work, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Outage {
-    /// Since when, in milliseconds since 1970.
-    pub(crate) since: u64,
+    /// Since when.
+    pub(crate) since: SystemTime,
     /// The handler's reason in the last try.
     pub(crate) reason: String,
     /// Tries in a row in which the handler could not work.

@@ -4,14 +4,18 @@
 
 use std::{
     ops::Range,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
-use kvqueue_queue::{Item, ItemOutcome, Millis, OnExpiry, from_millis};
+use kvqueue_queue::{Item, ItemOutcome, OnExpiry};
 
 use super::fetch::VersionClock;
 use crate::{
-    base::{clock, clock_lag::ClockLag},
+    base::{
+        clock,
+        clock_lag::ClockLag,
+        times::{before, between},
+    },
     config::QueueConfig,
 };
 
@@ -32,18 +36,18 @@ impl Expiry {
     fn outcome(
         &self,
         item: &Item,
-        now: Millis,
+        now: SystemTime,
         waited: impl FnOnce() -> Option<Duration>,
     ) -> Option<ItemOutcome> {
         let meta = item.meta.as_deref();
         let may_expire = item.attempt == 1 && meta.is_none_or(|meta| meta.may_expire());
         let has_expired = match (meta.and_then(|meta| meta.expires), self.ttl) {
             _ if !may_expire => false,
-            (Some(expires), _) => expires <= now,
+            (Some(_), _) => meta.is_some_and(|meta| meta.has_expired(now)),
             (None, Some(ttl)) => waited().is_some_and(|waited| waited >= ttl),
             (None, None) => false,
         };
-        has_expired.then(|| ItemOutcome::Expired { at: from_millis(now), on_expiry: self.on_expiry })
+        has_expired.then(|| ItemOutcome::Expired { at: now, on_expiry: self.on_expiry })
     }
 
     /// The items among these that have expired, by their indexes, and their outcome. Where the clock says so, it first has to be compared with those of
@@ -55,7 +59,7 @@ impl Expiry {
         lag: &ClockLag,
     ) -> Vec<(usize, ItemOutcome)> {
         let expired = self.expired_within(items, clock, lag, Duration::MAX).await;
-        expired.unwrap_or_else(|| self.expired_before(items, clock, 0))
+        expired.unwrap_or_else(|| self.expired_before(items, clock, Duration::ZERO))
     }
 
     /// The same; `None` if the clock has not been compared within so long.
@@ -66,19 +70,24 @@ impl Expiry {
         lag: &ClockLag,
         patience: Duration,
     ) -> Option<Vec<(usize, ItemOutcome)>> {
-        match self.expired_before(items, clock, 0) {
+        match self.expired_before(items, clock, Duration::ZERO) {
             expired if expired.is_empty() => Some(expired),
             _ => Some(self.expired_before(items, clock, lag.known_within(patience).await?)),
         }
     }
 
-    /// The items that have expired by a time so many milliseconds before the clock's.
-    fn expired_before(&self, items: &[Item], clock: &VersionClock, lag: Millis) -> Vec<(usize, ItemOutcome)> {
+    /// The items that have expired by a time that lies `lag` before the clock's.
+    fn expired_before(
+        &self,
+        items: &[Item],
+        clock: &VersionClock,
+        lag: Duration,
+    ) -> Vec<(usize, ItemOutcome)> {
         let has_expiry = |item: &Item| item.meta.as_ref().is_some_and(|meta| meta.expires.is_some());
         if self.ttl.is_none() && !items.iter().any(has_expiry) {
             return Vec::new();
         }
-        let (now, instant) = (clock::now().saturating_sub(lag), Instant::now());
+        let (now, instant) = (before(clock::now(), lag), Instant::now());
         let outcome = |item: &Item| self.outcome(item, now, || waited(item, clock, instant));
         items.iter().enumerate().filter_map(|(index, item)| Some((index, outcome(item)?))).collect()
     }
@@ -91,7 +100,7 @@ pub(super) fn waited(item: &Item, clock: &VersionClock, now: Instant) -> Option<
         return clock.since(stamp.version(), now);
     }
     let pushed = item.meta.as_ref()?.enqueued_at?;
-    Some(Duration::from_millis(clock::now().saturating_sub(pushed)))
+    Some(between(pushed, clock::now()))
 }
 
 /// The parts of a range that are left without the items of these indexes, which are in order.
@@ -110,12 +119,12 @@ pub(super) fn rest(range: Range<usize>, without: impl Iterator<Item = usize>) ->
 mod tests {
     use std::sync::Arc;
 
-    use kvqueue_queue::{Failure, Meta};
+    use kvqueue_queue::{Failure, Meta, from_millis};
 
     use super::*;
     use crate::testing::Sample;
 
-    const NOW: Millis = 1_000;
+    const NOW: u64 = 1_000;
 
     fn item(attempt: u32, meta: impl FnOnce(&mut Meta)) -> Item {
         let mut item = Sample::new("").attempt(attempt).build();
@@ -127,14 +136,14 @@ mod tests {
 
     fn has_expired(ttl: Option<u64>, item: &Item, waited: Option<u64>) -> bool {
         let expiry = Expiry { ttl: ttl.map(Duration::from_millis), on_expiry: OnExpiry::Dead };
-        let outcome = expiry.outcome(item, NOW, || waited.map(Duration::from_millis));
+        let outcome = expiry.outcome(item, from_millis(NOW), || waited.map(Duration::from_millis));
         let expired = ItemOutcome::Expired { at: from_millis(NOW), on_expiry: OnExpiry::Dead };
         outcome.inspect(|outcome| assert_eq!(*outcome, expired)).is_some()
     }
 
     #[test]
     fn an_items_own_expiry_comes_before_that_of_its_queue() {
-        let at = |expires| item(1, |meta| meta.expires = Some(expires));
+        let at = |expires| item(1, |meta| meta.expires = Some(from_millis(expires)));
         assert!(has_expired(None, &at(NOW), None) && has_expired(Some(500), &at(NOW), Some(0)));
         assert!(!has_expired(None, &at(NOW + 1), None) && !has_expired(Some(500), &at(NOW + 1), Some(900)));
     }
@@ -150,9 +159,9 @@ mod tests {
 
     #[test]
     fn an_item_that_was_begun_does_not_expire() {
-        let begun = item(2, |meta| (meta.expires, meta.attempts) = (Some(1), 1));
+        let begun = item(2, |meta| (meta.expires, meta.attempts) = (Some(from_millis(1)), 1));
         // A dead letter that is tried once more has all attempts before it.
-        let retried = item(1, |meta| meta.failures = vec![Failure::new(1, 1, "no")]);
+        let retried = item(1, |meta| meta.failures = vec![Failure::new(from_millis(1), 1, "no")]);
         for item in [begun, retried] {
             assert!(!has_expired(Some(1), &item, Some(900)));
         }

@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn fetches_are_allowed_without_any_pause() {
         let state = PauseState::default();
-        let pause = Pause { at: 1, reason: "why".to_owned(), frozen: false };
+        let pause = Pause { reason: "why".to_owned(), ..Pause::default() };
         assert!(!state.allows_fetches() && state.known().is_none(), "nobody has asked the database");
         assert!(state.set_global(None) && state.allows_fetches());
         assert_eq!(state.known(), Some(None));
@@ -149,7 +149,7 @@ mod tests {
         );
         assert!(state.set_global(None) && !state.set_global(None));
         assert!(state.allows_fetches() && state.unfrozen().now_or_never().is_some());
-        let pause = Pause { at: 1, ..Pause::default() };
+        let pause = Pause::default();
         state.set_global(Some(pause.clone()));
         assert!(!state.allows_fetches() && state.unfrozen().now_or_never().is_some());
         state.set_global(Some(Pause { frozen: true, ..pause }));

@@ -7,10 +7,12 @@ use std::{
 
 use bytes::Bytes;
 use foundationdb::Transaction;
-use jiff::Timestamp;
-use kvqueue_queue::{EndedItem, ItemId, Millis, Queue, QueueError, Recorder, Recording};
+use kvqueue_queue::{EndedItem, ItemId, Queue, QueueError, Recorder, Recording};
 
-use crate::{base::clock, config::duration};
+use crate::{
+    base::{clock, times},
+    config::duration,
+};
 
 /// The name of this process in records: its machine and its process number.
 pub(crate) fn this_process() -> String {
@@ -42,12 +44,11 @@ pub(crate) fn configured(history: Option<Duration>) -> Recording {
 pub(crate) const EXAMPLE: &str = "history = \"24h\"";
 
 /// Reads a moment: how long ago, as in `2h`; or a time in RFC 3339.
-pub(crate) fn moment(text: &str) -> Result<Millis, String> {
+pub(crate) fn moment(text: &str) -> Result<SystemTime, String> {
     if let Ok(ago) = duration::parse(text) {
-        return Ok(clock::now().saturating_sub(Millis::try_from(ago.as_millis()).unwrap_or(Millis::MAX)));
+        return Ok(times::before(clock::now(), ago));
     }
-    let time = text.parse::<Timestamp>().ok().and_then(|time| Millis::try_from(time.as_millisecond()).ok());
-    time.ok_or_else(|| {
+    times::parse(text).ok_or_else(|| {
         format!(
             "{text:?} is not a time; write it as in \"2h\", for two hours ago, or \"2030-01-31T08:00:00Z\""
         )
@@ -71,9 +72,9 @@ mod tests {
 
     #[test]
     fn moments_are_times_ago_or_times() {
-        assert_eq!(moment("2023-11-14T22:13:20Z"), Ok(1_700_000_000_000));
-        let ago = clock::now() - moment("2h").unwrap();
-        assert!((7_200_000..7_210_000).contains(&ago), "{ago}");
+        assert_eq!(moment("2023-11-14T22:13:20Z"), Ok(kvqueue_queue::from_millis(1_700_000_000_000)));
+        let ago = times::between(moment("2h").unwrap(), clock::now());
+        assert!((7_200..7_210).contains(&ago.as_secs()), "{ago:?}");
         for wrong in ["", "tomorrow", "2023-11-14", "1969-01-01T00:00:00Z"] {
             assert!(moment(wrong).unwrap_err().contains("is not a time"), "{wrong}");
         }

@@ -9,7 +9,7 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use foundationdb::Transaction;
-use kvqueue_queue::{Item, Scope, from_millis, millis};
+use kvqueue_queue::{Item, Scope};
 use tokio_util::sync::CancellationToken;
 
 use super::{Processes, ProgressNews, ProgressReporter};
@@ -226,16 +226,16 @@ impl Context {
     /// of the database at the push. `None` if neither tells, as of a plain item in a queue of
     /// FoundationDB's recipes.
     pub fn enqueued_at(&self, item: &Item) -> Option<SystemTime> {
-        let written = item.meta.as_ref().and_then(|meta| meta.enqueued_at).map(from_millis);
+        let written = item.meta.as_ref().and_then(|meta| meta.enqueued_at);
         written.or_else(|| {
             let age = self.runtime.as_ref()?.since(item.id.stamp()?.version())?;
-            from_millis(clock::now()).checked_sub(age)
+            clock::now().checked_sub(age)
         })
     }
 
     /// The item as a worker in another language gets it.
     pub(crate) fn leased(&self, item: &Item) -> LeasedItem {
-        let enqueued_at = self.enqueued_at(item).map(millis);
+        let enqueued_at = self.enqueued_at(item);
         LeasedItem { item: item.clone(), enqueued_at, trace_parent: trace_parent(item) }
     }
 

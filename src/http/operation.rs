@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     audit::Record,
-    base::{clock::now, deadlines::OPERATION, json},
+    base::{clock::now, deadlines::OPERATION, json, times::before},
     config::Config,
     database::{attempt::Attempt, item_wait::ItemWait},
     operations::{
@@ -146,7 +146,7 @@ impl Site for ApiRequest {
                 fields.insert("worker".to_owned(), json!(worker));
             }
             if let Some(Handled { consumer, lasted }) = handled.get(&view.id) {
-                let started_at = now().saturating_sub(lasted.as_millis().try_into().unwrap_or(0));
+                let started_at = before(now(), *lasted);
                 let (started_at, for_seconds) = (json::time(started_at), lasted.as_secs_f64());
                 let by =
                     json!({ "consumer": consumer, "started_at": started_at, "for_seconds": for_seconds });

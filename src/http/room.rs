@@ -173,7 +173,7 @@ mod tests {
     fn client(name: &str) -> Caller {
         let (scopes, queues) = (BTreeSet::from([Scope::Push]), vec!["*".parse().unwrap()]);
         let token = NewToken { name: name.to_owned(), scopes, queues, expires_at: None };
-        Caller::Token(Arc::new(token.issue(0).unwrap().1))
+        Caller::Token(Arc::new(token.issue(std::time::UNIX_EPOCH).unwrap().1))
     }
 
     /// Places of this size for a client, as many as there is room for.

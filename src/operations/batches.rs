@@ -4,6 +4,7 @@ use std::{
     cell::Cell,
     collections::{BTreeMap, BTreeSet},
     num::NonZeroUsize,
+    time::Duration,
 };
 
 use foundationdb::Transaction;
@@ -26,7 +27,7 @@ use super::{
 };
 use crate::{
     audit::Action,
-    base::{causes::with_causes, clock::now, text::one_line},
+    base::{causes::with_causes, clock::now, text::one_line, times},
     handlers::whole,
 };
 
@@ -380,7 +381,7 @@ impl MakeBatch {
         let mut callback = callback?;
         // The sweeper sets it when it pushes the item.
         callback.enqueued_at = None;
-        let deadline = deadline_ms.map(|ms| now.saturating_add(ms));
+        let deadline = deadline_ms.map(|ms| times::after(now, Duration::from_millis(ms)));
         let missing = match (missing, &after) {
             (Some(_), None) => {
                 return Err(Refusal::bad("missing is for the items of after; leave it out").into());

@@ -1,8 +1,8 @@
 //! The history of a queue: which items have ended, how and when.
 
-use std::num::NonZeroUsize;
+use std::{num::NonZeroUsize, time::SystemTime};
 
-use kvqueue_queue::{Ending, HistoryCursor, HistoryFilter, Millis, Queue};
+use kvqueue_queue::{Ending, HistoryCursor, HistoryFilter, Queue};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
@@ -82,7 +82,7 @@ impl ListEnded {
             Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
             _ => Err(wrong("attribute", "write it as in customer=ann".to_owned())),
         });
-        let time = |name, text: &Option<String>| -> Result<Option<Millis>, Refusal> {
+        let time = |name, text: &Option<String>| -> Result<Option<SystemTime>, Refusal> {
             text.as_deref().map(moment).transpose().map_err(|error| wrong(name, error))
         };
         let ending = self.outcome.as_deref().map(str::parse::<Ending>).transpose();

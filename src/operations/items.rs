@@ -1,12 +1,15 @@
 //! Changes of items: of one by its id, or of all that match. A change of many works in pages, and stops at the end of its site's time; the next
 //! request goes on.
 
-use std::{slice, str::FromStr};
+use std::{
+    slice,
+    str::FromStr,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use foundationdb::Database;
 use kvqueue_queue::{
-    CancelFilter, Canceller, Counts, ItemChange, ItemId, ItemState, Millis, Queue, RetryError, RetryPolicy,
-    from_millis,
+    CancelFilter, Canceller, Counts, ItemChange, ItemId, ItemState, Queue, RetryError, RetryPolicy,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
@@ -309,7 +312,7 @@ impl Operation for RequeueItem {
 
 impl RescheduleItem {
     /// The new time; `None` if it has come.
-    fn due(&self, now: Millis) -> Result<Option<Millis>, Refusal> {
+    fn due(&self, now: SystemTime) -> Result<Option<SystemTime>, Refusal> {
         let due = times::due(self.delay_ms, self.at.as_deref(), now).map_err(Refusal::bad)?;
         match due.is_some() == self.now {
             true => Err(Refusal::bad("say when the item is to be ready: one of delay_ms, at and now")),
@@ -332,15 +335,14 @@ impl Operation for RescheduleItem {
     type Answer = ChangedItem;
 
     fn check(&self) -> Result<(), Refusal> {
-        self.due(0).map(drop)
+        self.due(UNIX_EPOCH).map(drop)
     }
 
     async fn run(&self, site: &dyn Site) -> anyhow::Result<ChangedItem> {
         let (id, due) = (&self.item.id, self.due(now())?);
         let record = |record: Record| record.with("due", due.map_or_else(|| "now".to_owned(), time));
-        let reschedule = async |queue: &Queue, db: &_, policy: &_| {
-            queue.reschedule_item(db, policy, id, due.map(from_millis)).await
-        };
+        let reschedule =
+            async |queue: &Queue, db: &_, policy: &_| queue.reschedule_item(db, policy, id, due).await;
         Change::Reschedule.one(site, &self.item, record, reschedule).await
     }
 }

@@ -1,13 +1,16 @@
 //! What a push has: the fields of its items, and its answer. A push is no [`Operation`](super::Operation), since many items go through it; commands
 //! and requests share this.
 
-use std::{collections::BTreeMap, fmt, marker::PhantomData, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    marker::PhantomData,
+    time::{Duration, SystemTime},
+};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
-use kvqueue_queue::{
-    IfTaken, Millis, NewItem, PushEffect, PushedItem, from_millis, item_batch::ParseBatchIdError,
-};
+use kvqueue_queue::{IfTaken, NewItem, PushEffect, PushedItem, item_batch::ParseBatchIdError};
 use serde::{
     Deserialize, Deserializer, Serialize,
     de::{Error, MapAccess, Visitor, value::MapAccessDeserializer},
@@ -19,7 +22,7 @@ use super::{
     times::{LONGEST, due},
 };
 use crate::{
-    base::json_bytes::payload_text,
+    base::{json_bytes::payload_text, times::after},
     handlers::whole,
     telemetry::{NO_TRACE_PARENT, is_trace_parent},
 };
@@ -137,7 +140,7 @@ impl<'de> Visitor<'de> for Attributes {
 
 impl ItemFields {
     /// The item, as of `now`. `ttl` is for one that says nothing of it.
-    pub(crate) fn item(mut self, now: Millis, ttl: Option<Duration>) -> Result<NewItem, String> {
+    pub(crate) fn item(mut self, now: SystemTime, ttl: Option<Duration>) -> Result<NewItem, String> {
         let payload = self.take_payload()?;
         let mut item = self.template(now, ttl)?;
         item.payload = payload;
@@ -178,7 +181,7 @@ impl ItemFields {
     }
 
     /// An item without a payload that has all else, as of `now`. `ttl` is for one that says nothing of it.
-    pub(crate) fn template(self, now: Millis, ttl: Option<Duration>) -> Result<NewItem, String> {
+    pub(crate) fn template(self, now: SystemTime, ttl: Option<Duration>) -> Result<NewItem, String> {
         if self.trace_parent.as_deref().is_some_and(|text| !is_trace_parent(text)) {
             return Err(format!("trace_parent is {NO_TRACE_PARENT}"));
         }
@@ -201,12 +204,12 @@ impl ItemFields {
         item.attributes = self.attributes;
         item.content_type = self.content_type;
         item.trace_parent = self.trace_parent;
-        item.enqueued_at = says.then(|| from_millis(now));
+        item.enqueued_at = says.then_some(now);
         item.unique = unique;
-        item.unique_until = unique_until.map(from_millis);
+        item.unique_until = unique_until;
         item.if_taken = if self.replace == Some(true) { IfTaken::Replace } else { IfTaken::Skip };
-        item.due = due.filter(|due| *due > now).map(from_millis);
-        item.expires = expires.map(from_millis);
+        item.due = due.filter(|due| *due > now);
+        item.expires = expires;
         item.priority = self.priority.unwrap_or_default();
         item.key = key;
         item.batch = batch;
@@ -280,19 +283,16 @@ impl PushAnswer {
 }
 
 /// When it expires, if the request or the queue has that.
-fn expires(own: Option<u64>, queue: Option<Duration>, now: Millis) -> Result<Option<Millis>, String> {
+fn expires(own: Option<u64>, queue: Option<Duration>, now: SystemTime) -> Result<Option<SystemTime>, String> {
     match own {
         Some(0) => Err("ttl_ms is 0, and the item would expire at once; leave it out or raise it".to_owned()),
         Some(ttl) if ttl > LONGEST => Err(format!("ttl_ms is {ttl}, at most {LONGEST} are possible")),
-        own => {
-            let queue = queue.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
-            Ok(own.or(queue).map(|ttl| now.saturating_add(ttl)))
-        }
+        own => Ok(own.map(Duration::from_millis).or(queue).map(|ttl| after(now, ttl))),
     }
 }
 
 /// Until when its unique key is taken, if the request has that.
-fn unique_until(time: Option<u64>, now: Millis) -> Result<Option<Millis>, String> {
+fn unique_until(time: Option<u64>, now: SystemTime) -> Result<Option<SystemTime>, String> {
     match time {
         Some(0) => {
             Err("unique_for_ms is 0, and the key would be free at once; leave it out or raise it".to_owned())
@@ -300,6 +300,6 @@ fn unique_until(time: Option<u64>, now: Millis) -> Result<Option<Millis>, String
         Some(time) if time > LONGEST => {
             Err(format!("unique_for_ms is {time}, at most {LONGEST} are possible"))
         }
-        time => Ok(time.map(|time| now.saturating_add(time))),
+        time => Ok(time.map(|time| after(now, Duration::from_millis(time)))),
     }
 }

@@ -341,7 +341,7 @@ mod tests {
         let tr = db.create_trx().unwrap();
         for name in ["a", "b", "c"] {
             let schedule = Schedule::new(name, hourly.clone(), NewItem::new("x"));
-            queue.put_schedule(&tr, &schedule, 0).await.unwrap();
+            queue.put_schedule(&tr, &schedule, std::time::UNIX_EPOCH).await.unwrap();
         }
         tr.commit().await.unwrap();
         let (store, record) = (AuditStore::new(b""), Record::new(Action::OF_A_TEST, Who::Operator));

@@ -1,10 +1,9 @@
 //! Schedules: their list, one of them, what became of its times, and changes.
 
-use std::{num::NonZeroUsize, time::Duration};
+use std::{num::NonZeroUsize, time::SystemTime};
 
-use jiff::Timestamp;
 use kvqueue_queue::{
-    ItemId, Millis, Queue,
+    ItemId, Queue,
     schedule::{ByHand, PutEffect, Schedule, ScheduleError},
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -23,6 +22,7 @@ use crate::{
         causes::with_causes,
         clock::now,
         text::{one_line, visible},
+        times::{between, just_before, parse},
     },
     config::{ScheduleDefinition, duration},
     schedules::{
@@ -201,8 +201,8 @@ pub(crate) struct StoredSchedule {
 }
 
 /// A time of JSON.
-fn millis(time: &Value) -> Option<Millis> {
-    Millis::try_from(time.as_str()?.parse::<Timestamp>().ok()?.as_millisecond()).ok()
+fn time_of(time: &Value) -> Option<SystemTime> {
+    parse(time.as_str()?)
 }
 
 /// How many next times and records are shown.
@@ -232,14 +232,14 @@ impl ShownSchedule {
     }
 
     /// The time after which its next times are.
-    pub(crate) fn from(&self, now: Millis) -> Millis {
-        millis(&self.0.get("next")["time"]).map_or(now, |next| next.saturating_sub(1))
+    pub(crate) fn from(&self, now: SystemTime) -> SystemTime {
+        time_of(&self.0.get("next")["time"]).map_or(now, just_before)
     }
 
     /// How it stands, in words.
     fn standing(&self) -> String {
         let since =
-            |field: &str| millis(self.0.get(field)).map(|at| local(at, self.zone())).unwrap_or_default();
+            |field: &str| time_of(self.0.get(field)).map(|at| local(at, self.zone())).unwrap_or_default();
         match self.field("state").as_str() {
             "overdue" => "overdue: no daemon has fired it".to_owned(),
             "paused" => format!("paused since {}", since("paused_since")),
@@ -249,9 +249,9 @@ impl ShownSchedule {
         }
     }
 
-    fn cells(&self, now: Millis) -> Vec<String> {
+    fn cells(&self, now: SystemTime) -> Vec<String> {
         let when = |time: &Value| {
-            millis(time)
+            time_of(time)
                 .map(|at| format!("{}, {}", local(at, self.zone()), from_now(at, now)))
                 .unwrap_or_default()
         };
@@ -266,7 +266,7 @@ impl ShownSchedule {
         ]
     }
 
-    fn lines(&self, now: Millis) -> Vec<Line> {
+    fn lines(&self, now: SystemTime) -> Vec<Line> {
         let queue = QueueName::deserialize(&self.0.0).unwrap_or_default();
         let mut lines = vec![("queue", queue.to_string()), ("schedule", visible(&self.field("name")))];
         if let Some(schedule) = self.schedule() {
@@ -275,7 +275,7 @@ impl ShownSchedule {
         lines.push(("state", self.standing()));
         lines.extend(self.0.lines(&[("items", "occurrences")]));
         let last = self.0.get("last");
-        lines.extend(millis(&last["time"]).map(|at| {
+        lines.extend(time_of(&last["time"]).map(|at| {
             let (time, item) = (local(at, self.zone()), text(&last["item"]));
             ("last", format!("{time}, {}, item {item}", from_now(at, now)))
         }));
@@ -299,14 +299,15 @@ impl ShownSchedule {
         lines.push(("overlap", text(&named["overlap"])));
         if !schedule.jitter.is_zero() {
             let next = self.0.get("next");
-            let offset =
-                millis(&next["fires_at"]).zip(millis(&next["time"])).map(|(fires, time)| fires - time);
+            let offset = time_of(&next["fires_at"])
+                .zip(time_of(&next["time"]))
+                .map(|(fires, time)| between(time, fires));
             let jitter = duration::format(schedule.jitter);
             lines.push((
                 "jitter",
                 match offset {
                     Some(offset) => {
-                        let offset = duration::format(Duration::from_millis(offset));
+                        let offset = duration::format(offset);
                         format!("{jitter}: it fires {offset} after its times")
                     }
                     None => jitter,
@@ -349,7 +350,7 @@ fn payload(payload: &[u8]) -> String {
 pub(crate) fn times_table(
     schedule: &Schedule,
     firings: &[Firing],
-    now: Option<Millis>,
+    now: Option<SystemTime>,
 ) -> (Vec<&'static str>, Vec<Vec<String>>) {
     let (zone, is_exact) = (schedule.calendar.zone(), schedule.jitter.is_zero());
     let columns = ["time"].into_iter().chain((!is_exact).then_some("fires")).chain(now.map(|_| "from now"));
@@ -363,7 +364,7 @@ pub(crate) fn times_table(
 
 /// A record of times, with times on the clock of a zone.
 fn record_cells(record: &Value, zone: Option<&str>) -> Vec<String> {
-    let at = |field: &str| millis(&record[field]).map(|at| local(at, zone)).unwrap_or_default();
+    let at = |field: &str| time_of(&record[field]).map(|at| local(at, zone)).unwrap_or_default();
     let (from, to) = (at("from"), at("to"));
     let times = match (record["from"] == record["to"], record["exact"] == true) {
         (true, _) => from,
@@ -390,7 +391,9 @@ impl Answer for WholeSchedule {
         let mut tables = Vec::new();
         let times = shown.0.get("times").as_array().into_iter().flatten();
         let firings: Vec<_> = times
-            .filter_map(|it| Some(Firing { nominal: millis(&it["time"])?, fires: millis(&it["fires_at"])? }))
+            .filter_map(|it| {
+                Some(Firing { nominal: time_of(&it["time"])?, fires: time_of(&it["fires_at"])? })
+            })
             .collect();
         if let Some(schedule) = shown.schedule().filter(|_| !firings.is_empty()) {
             let (columns, rows) = times_table(&schedule, &firings, Some(now));
@@ -450,7 +453,7 @@ impl StoredSchedule {
             "created" => "added",
             effect => effect,
         };
-        let fires = next.as_ref().and_then(|next| millis(&next["fires_at"]));
+        let fires = next.as_ref().and_then(|next| time_of(&next["fires_at"]));
         let next =
             fires.map(|at| format!("; next at {}, {}", local(at, zone.as_deref()), from_now(at, now())));
         let next = next.unwrap_or_default();

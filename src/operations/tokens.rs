@@ -1,9 +1,12 @@
 //! The access tokens of the HTTP API.
 
-use std::{cell::Cell, collections::BTreeSet, time::Duration};
+use std::{
+    cell::Cell,
+    collections::BTreeSet,
+    time::{Duration, SystemTime},
+};
 
 use clap::Args;
-use kvqueue_queue::Millis;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +14,7 @@ use super::{Answer, Method, Needs, Operation, Refusal, Route, Site, Text, Visit}
 use crate::{
     access::{self, AccessToken, Created, MAX_TOKENS, QueuePattern, Scope, TokenStore},
     audit::Action,
-    base::{clock, json::time},
+    base::{clock, json::time, times::after},
     config::duration,
 };
 
@@ -76,7 +79,7 @@ pub(crate) struct Token {
 }
 
 impl Token {
-    fn of(token: &AccessToken, last_used: Option<Millis>) -> Self {
+    fn of(token: &AccessToken, last_used: Option<SystemTime>) -> Self {
         Self {
             name: token.name.clone(),
             scopes: token.scopes.clone(),
@@ -116,12 +119,11 @@ impl NewToken {
     /// The token, and its record.
     fn issue(&self) -> Result<(String, AccessToken), Refusal> {
         let now = clock::now();
-        let after = |time: Duration| now.saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
         let new = access::NewToken {
             name: self.name.clone(),
             scopes: self.scopes.iter().copied().collect(),
             queues: self.queues.clone().unwrap_or_else(|| vec![QueuePattern::all()]),
-            expires_at: self.expires.map(after),
+            expires_at: self.expires.map(|life| after(now, life)),
         };
         new.issue(now).map_err(Refusal::bad)
     }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::states::texts;
 use crate::{
-    base::{clock::now, json, text::visible},
+    base::{clock::now, json, text::visible, times::between},
     config::duration,
 };
 
@@ -59,7 +59,7 @@ impl Why {
         let now = now();
         match self.view.due {
             Some(due) if due > now => {
-                let wait = duration::format(whole_seconds(Duration::from_millis(due - now)));
+                let wait = duration::format(whole_seconds(between(now, due)));
                 format!("it is ready in {wait}, at {}", json::time(due))
             }
             _ => "its time has come, and the next look of a daemon makes it ready".to_owned(),

@@ -1,10 +1,10 @@
 //! Changing a schedule: the change in the database, and its record in the audit trail.
 
-use std::cell::Cell;
+use std::{cell::Cell, time::SystemTime};
 
 use foundationdb::Transaction;
 use kvqueue_queue::{
-    ItemId, Millis, Queue, QueueError,
+    ItemId, Queue, QueueError,
     schedule::{PutEffect, Schedule, ScheduleError, ScheduleView},
 };
 
@@ -75,12 +75,12 @@ pub(crate) enum Refusal {
 pub(crate) struct ScheduleChange {
     change: Change,
     /// By the clock of the caller.
-    now: Millis,
+    now: SystemTime,
     earlier: Cell<Option<PutEffect>>,
 }
 
 impl ScheduleChange {
-    pub(crate) fn new(change: Change, now: Millis) -> Self {
+    pub(crate) fn new(change: Change, now: SystemTime) -> Self {
         Self { change, now, earlier: Cell::new(None) }
     }
 
@@ -172,7 +172,7 @@ async fn put(
     tr: &Transaction,
     queue: &Queue,
     schedule: &Schedule,
-    now: Millis,
+    now: SystemTime,
 ) -> Result<Effect, QueueError> {
     Ok(match queue.put_schedule(tr, schedule, now).await {
         Ok(effect) => Effect::Put(effect),
@@ -205,7 +205,7 @@ pub(crate) async fn check_firable(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::{Duration, UNIX_EPOCH};
 
     use foundationdb::RangeOption;
     use kvqueue_queue::{NewItem, schedule::Calendar};
@@ -216,7 +216,7 @@ mod tests {
         testing::TestDatabase,
     };
 
-    const NOW: Millis = 1_800_000_000_000;
+    const NOW: SystemTime = UNIX_EPOCH;
 
     struct Bench {
         db: TestDatabase,

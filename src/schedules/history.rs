@@ -65,10 +65,13 @@ pub(crate) fn words(outcome: &str, reason: Option<&str>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use kvqueue_queue::from_millis;
+
     use super::*;
 
     fn record(outcome: Outcome) -> OccurrenceRecord {
-        OccurrenceRecord { number: 3, at: 9, from: 0, to: 60_000, count: 2, is_exact: true, outcome }
+        let [at, from, to] = [9, 0, 60_000].map(from_millis);
+        OccurrenceRecord { number: 3, at, from, to, count: 2, is_exact: true, outcome }
     }
 
     #[test]

@@ -1,20 +1,26 @@
 //! How a schedule stands: its state, and when it fires next.
 
-use std::iter::successors;
+use std::{
+    iter::successors,
+    time::{Duration, SystemTime},
+};
 
 use kvqueue_queue::{
-    Millis,
+    from_millis, millis,
     schedule::{Schedule, ScheduleState, ScheduleView},
 };
 use serde_json::{Map, Value, json};
 
 use crate::{
-    base::json::{insert_bytes, time},
+    base::{
+        json::{insert_bytes, time},
+        times::{after, just_before},
+    },
     config::ScheduleDefinition,
 };
 
-/// A schedule is overdue if it has not fired this long after it should have, in milliseconds.
-const OVERDUE: Millis = 60_000;
+/// A schedule is overdue if it has not fired this long after it should have.
+const OVERDUE: Duration = Duration::from_mins(1);
 
 /// What a schedule does at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,23 +30,21 @@ pub(crate) enum Standing {
     /// It has been due for more than a minute: no daemon processes its queue, or they cannot.
     Overdue,
     /// It does not fire, since this time.
-    Paused(Millis),
+    Paused(SystemTime),
     /// The occurrence of this nominal time waits for the end of the last item.
-    Waiting(Millis),
+    Waiting(SystemTime),
     /// This version of kvqueue cannot read it.
     Unreadable,
 }
 
 impl Standing {
     /// At `now`, of a schedule in a queue of this name.
-    pub(crate) fn of(view: &ScheduleView, queue: &[u8], now: Millis) -> Self {
+    pub(crate) fn of(view: &ScheduleView, queue: &[u8], now: SystemTime) -> Self {
         let (Some(schedule), Some(state)) = (&view.schedule, &view.state) else { return Self::Unreadable };
         match (state.paused, state.waiting, state.next) {
             (Some(since), ..) => Self::Paused(since),
             (None, Some(nominal), _) => Self::Waiting(nominal),
-            (None, None, Some(next))
-                if next.saturating_add(schedule.offset(queue)).saturating_add(OVERDUE) < now =>
-            {
+            (None, None, Some(next)) if after(after(next, schedule.offset(queue)), OVERDUE) < now => {
                 Self::Overdue
             }
             _ => Self::Active,
@@ -63,9 +67,9 @@ impl Standing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Firing {
     /// The time that the calendar gives.
-    pub(crate) nominal: Millis,
+    pub(crate) nominal: SystemTime,
     /// The same with the jitter.
-    pub(crate) fires: Millis,
+    pub(crate) fires: SystemTime,
 }
 
 impl Firing {
@@ -74,23 +78,23 @@ impl Firing {
     }
 }
 
-/// When a schedule of a queue of this name fires after `after`, by its calendar alone.
-pub(crate) fn firings(schedule: &Schedule, queue: &[u8], after: Millis) -> impl Iterator<Item = Firing> {
-    let offset = schedule.offset(queue);
-    let times = successors(schedule.calendar.next_after(after), |last| schedule.calendar.next_after(*last));
-    times.map(move |nominal| Firing { nominal, fires: nominal.saturating_add(offset) })
+/// When a schedule of a queue of this name fires behind a time, by its calendar alone.
+pub(crate) fn firings(schedule: &Schedule, queue: &[u8], behind: SystemTime) -> impl Iterator<Item = Firing> {
+    let (offset, calendar) = (schedule.offset(queue), &schedule.calendar);
+    let times = successors(calendar.next_after(millis(behind)), |last| calendar.next_after(*last));
+    times.map(from_millis).map(move |nominal| Firing { nominal, fires: after(nominal, offset) })
 }
 
 /// After which time the next ones are: what is stored, or for a paused schedule `now`, since it skips what is due when it is resumed.
-pub(crate) fn from(state: &ScheduleState, now: Millis) -> Millis {
+pub(crate) fn from(state: &ScheduleState, now: SystemTime) -> SystemTime {
     match (state.paused, state.next) {
-        (None, Some(next)) => next.saturating_sub(1),
+        (None, Some(next)) => just_before(next),
         (Some(_), _) | (None, None) => now,
     }
 }
 
 /// A schedule as JSON. A payload is there only if it is asked for.
-pub(crate) fn object(queue: &[u8], view: &ScheduleView, now: Millis, with_payload: bool) -> Value {
+pub(crate) fn object(queue: &[u8], view: &ScheduleView, now: SystemTime, with_payload: bool) -> Value {
     let mut object = Map::new();
     insert_bytes(&mut object, "queue", queue);
     let standing = Standing::of(view, queue, now);
@@ -110,8 +114,8 @@ pub(crate) fn object(queue: &[u8], view: &ScheduleView, now: Millis, with_payloa
     }
     if let Some(state) = &view.state {
         let next = state.next.filter(|_| state.paused.is_none());
-        let offset = view.schedule.as_ref().map_or(0, |schedule| schedule.offset(queue));
-        let next = next.map(|nominal| Firing { nominal, fires: nominal.saturating_add(offset) });
+        let offset = view.schedule.as_ref().map_or(Duration::ZERO, |schedule| schedule.offset(queue));
+        let next = next.map(|nominal| Firing { nominal, fires: after(nominal, offset) });
         object.insert("next".to_owned(), json!(next.map(Firing::json)));
         let last = state.last.as_ref();
         let last = last.map(|(nominal, id)| json!({ "time": time(*nominal), "item": id.to_string() }));
@@ -131,18 +135,21 @@ fn definition(schedule: &Schedule, with_payload: bool) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use kvqueue_queue::{NewItem, schedule::Calendar};
 
     use super::*;
 
-    const MINUTE: Millis = 60_000;
+    const MINUTE: u64 = 60_000;
 
     fn view(change: impl FnOnce(&mut ScheduleState)) -> ScheduleView {
         let calendar = Calendar::every(Duration::from_mins(5)).unwrap();
-        let mut state =
-            ScheduleState { next: Some(5 * MINUTE), occurrences: 0, last: None, paused: None, waiting: None };
+        let mut state = ScheduleState {
+            next: Some(from_millis(5 * MINUTE)),
+            occurrences: 0,
+            last: None,
+            paused: None,
+            waiting: None,
+        };
         change(&mut state);
         let schedule = Schedule::new("s", calendar, NewItem::new("the payload"));
         ScheduleView { name: "s".to_owned(), schedule: Some(schedule), state: Some(state) }
@@ -150,12 +157,18 @@ mod tests {
 
     #[test]
     fn a_schedule_is_overdue_after_a_minute_unless_it_is_paused_or_waits() {
-        let at = |view: &ScheduleView, now| Standing::of(view, b"q", now);
+        let at = |view: &ScheduleView, now| Standing::of(view, b"q", from_millis(now));
         let active = view(|_| {});
         assert_eq!(at(&active, 6 * MINUTE), Standing::Active);
         assert_eq!(at(&active, 6 * MINUTE + 1), Standing::Overdue);
-        assert_eq!(at(&view(|state| state.paused = Some(7)), 9 * MINUTE), Standing::Paused(7));
-        assert_eq!(at(&view(|state| state.waiting = Some(7)), 9 * MINUTE), Standing::Waiting(7));
+        assert_eq!(
+            at(&view(|state| state.paused = Some(from_millis(7))), 9 * MINUTE),
+            Standing::Paused(from_millis(7))
+        );
+        assert_eq!(
+            at(&view(|state| state.waiting = Some(from_millis(7))), 9 * MINUTE),
+            Standing::Waiting(from_millis(7))
+        );
         assert_eq!(at(&ScheduleView { state: None, ..active }, 0), Standing::Unreadable);
     }
 
@@ -163,22 +176,22 @@ mod tests {
     fn the_next_times_of_a_paused_schedule_begin_now() {
         let next = |view: &ScheduleView, now| {
             let (schedule, state) = (view.schedule.as_ref().unwrap(), view.state.as_ref().unwrap());
-            firings(schedule, b"q", from(state, now))
-                .map(|it| it.nominal / MINUTE)
+            firings(schedule, b"q", from(state, from_millis(now)))
+                .map(|it| millis(it.nominal) / MINUTE)
                 .take(2)
                 .collect::<Vec<_>>()
         };
         assert_eq!(next(&view(|_| {}), 12 * MINUTE), [5, 10], "it is overdue, and fires");
-        assert_eq!(next(&view(|state| state.paused = Some(7)), 12 * MINUTE), [15, 20]);
+        assert_eq!(next(&view(|state| state.paused = Some(from_millis(7))), 12 * MINUTE), [15, 20]);
     }
 
     #[test]
     fn json_of_a_schedule_has_its_payload_only_if_asked_and_no_next_time_in_a_pause() {
-        let shown = |view: &ScheduleView, whole| object(b"q", view, 0, whole);
+        let shown = |view: &ScheduleView, whole| object(b"q", view, from_millis(0), whole);
         let active = shown(&view(|_| {}), true);
         assert_eq!(active["definition"]["payload"], "the payload");
         assert_eq!(active["next"]["time"], "1970-01-01T00:05:00.000Z");
-        let paused = shown(&view(|state| state.paused = Some(0)), false);
+        let paused = shown(&view(|state| state.paused = Some(from_millis(0))), false);
         assert_eq!(paused["definition"]["payload"], Value::Null);
         assert_eq!((&paused["payload_bytes"], &paused["next"]), (&json!(11), &Value::Null));
         assert_eq!(

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use kvqueue_queue::{Believed, ClocksDiffer, Millis};
+use kvqueue_queue::{Believed, ClocksDiffer};
 
 /// The queues in which the clock differs from another process's.
 #[derive(Debug, Default)]
@@ -23,14 +23,14 @@ impl ClockNotes {
         }
     }
 
-    /// How far the clock is ahead of one that it does not outvote, in milliseconds.
-    pub(super) fn lag(&self) -> Millis {
+    /// How far the clock is ahead of one that it does not outvote.
+    pub(super) fn lag(&self) -> Duration {
         self.0.values().map(lag).max().unwrap_or_default()
     }
 
     /// The difference in words, if there is one: where it is greatest.
     pub(super) fn text(&self) -> Option<String> {
-        self.0.values().max_by_key(|it| it.ahead.unsigned_abs()).map(text)
+        self.0.values().max_by_key(|it| it.apart).map(text)
     }
 }
 
@@ -44,16 +44,14 @@ pub(crate) enum ClockChange {
 }
 
 /// How much later than by this clock things are old.
-pub(crate) fn lag(clock: &ClocksDiffer) -> Millis {
-    let is_ahead = clock.believed != Believed::InAll && clock.ahead > 0;
-    if is_ahead { clock.ahead.unsigned_abs() } else { 0 }
+pub(crate) fn lag(clock: &ClocksDiffer) -> Duration {
+    let is_ahead = clock.believed != Believed::InAll && clock.is_ahead;
+    if is_ahead { clock.apart } else { Duration::ZERO }
 }
 
 fn text(clock: &ClocksDiffer) -> String {
-    let apart = jiff::SignedDuration::from_secs(
-        Duration::from_millis(clock.ahead.unsigned_abs()).as_secs().try_into().unwrap_or(i64::MAX),
-    );
-    let side = if clock.ahead > 0 { "ahead of" } else { "behind" };
+    let apart = jiff::SignedDuration::from_secs(clock.apart.as_secs().try_into().unwrap_or(i64::MAX));
+    let side = if clock.is_ahead { "ahead of" } else { "behind" };
     let effect = match clock.believed {
         Believed::InAll => "this daemon goes by its own",
         Believed::NotForRemovals => {
@@ -68,21 +66,21 @@ fn text(clock: &ClocksDiffer) -> String {
 mod tests {
     use super::*;
 
-    fn differ(ahead: i64, believed: Believed) -> Option<ClocksDiffer> {
-        Some(ClocksDiffer { ahead, believed })
+    fn differ(hours: u64, is_ahead: bool, believed: Believed) -> Option<ClocksDiffer> {
+        Some(ClocksDiffer { apart: Duration::from_hours(hours), is_ahead, believed })
     }
 
     #[test]
     fn the_first_and_the_last_queue_whose_clocks_differ_make_a_change() {
         let (mut notes, a, b) = (ClockNotes::default(), "a".into(), "b".into());
         assert_eq!(notes.note(&a, None), None);
-        let said = notes.note(&a, differ(3_600_000, Believed::Not));
+        let said = notes.note(&a, differ(1, true, Believed::Not));
         let Some(ClockChange::Differs(text)) = said else { panic!("{said:?}") };
         assert_eq!(
             text,
             "this machine's clock is 1h ahead of that of another process: until one of them is set right, this daemon goes by the other one"
         );
-        assert_eq!(notes.note(&b, differ(-7_200_000, Believed::InAll)), None);
+        assert_eq!(notes.note(&b, differ(2, false, Believed::InAll)), None);
         assert_eq!(
             notes.text().unwrap(),
             "this machine's clock is 2h behind that of another process: this daemon goes by its own"

@@ -2,18 +2,19 @@
 
 use std::{
     collections::VecDeque,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use serde::Serialize;
 
 use super::QueueStats;
+use crate::base::times::{before, unix_millis};
 
 /// The shortest time between two samples.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// How long samples are kept, in milliseconds.
-const HOUR: u64 = 3_600_000;
+/// How long samples are kept.
+const HOUR: Duration = Duration::from_hours(1);
 
 /// The time that rates are measured over, about.
 const RATE_OVER: Duration = Duration::from_secs(5);
@@ -21,8 +22,9 @@ const RATE_OVER: Duration = Duration::from_secs(5);
 /// A queue at one moment, with the rates since the sample before.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Sample {
-    /// Milliseconds since 1970.
-    pub(crate) at: u64,
+    /// In milliseconds since 1970.
+    #[serde(serialize_with = "unix_millis::serialize")]
+    pub(crate) at: SystemTime,
     pub(crate) ready: i64,
     pub(crate) running: u64,
     pub(crate) waiting: i64,
@@ -52,7 +54,7 @@ struct Point {
 
 impl Sample {
     fn says_the_same(&self, other: &Self) -> bool {
-        Self { at: 0, ..*self } == Self { at: 0, ..*other }
+        Self { at: other.at, ..*self } == *other
     }
 }
 
@@ -67,9 +69,9 @@ pub(super) struct History {
 }
 
 impl History {
-    /// Adds the statistics of now, by the clocks `at` and `time` (milliseconds since 1970), and how
+    /// Adds the statistics of now, by the clocks `at` and `time`, and how
     /// many items this daemon has finished.
-    pub(super) fn add(&mut self, at: Instant, time: u64, stats: &QueueStats, finished: u64) {
+    pub(super) fn add(&mut self, at: Instant, time: SystemTime, stats: &QueueStats, finished: u64) {
         let point = Point { at, stats: *stats, finished };
         // By marks on the clock, so that late readings do not make the samples fewer.
         let first = *self.first.get_or_insert(at);
@@ -92,7 +94,7 @@ impl History {
             self.samples.pop_back();
         }
         self.samples.push_back(sample);
-        let begin = sample.at.saturating_sub(HOUR);
+        let begin = before(sample.at, HOUR);
         while let Some(first) = self.samples.front().filter(|first| first.at < begin).copied() {
             self.samples.pop_front();
             // It was so from then on until the next.
@@ -114,7 +116,7 @@ impl History {
     }
 }
 
-fn sample(at: u64, stats: &QueueStats, rates: Rates) -> Sample {
+fn sample(at: SystemTime, stats: &QueueStats, rates: Rates) -> Sample {
     let QueueStats { ready, running, waiting, dead, done, .. } = *stats;
     Sample { at, ready, running, waiting, dead, done, in_rate: rates.inward, out_rate: rates.outward }
 }
@@ -145,6 +147,10 @@ fn rates(before: &Point, now: &Point) -> Rates {
 
 #[cfg(test)]
 mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use kvqueue_queue::{from_millis, millis};
+
     use super::*;
 
     fn stats(ready: i64, done: u64) -> QueueStats {
@@ -155,12 +161,12 @@ mod tests {
     fn rates_cover_the_last_seconds() {
         let (mut history, start) = (History::default(), Instant::now());
         let at = |ms| start + Duration::from_millis(ms);
-        history.add(at(0), 0, &stats(100, 0), 0);
+        history.add(at(0), UNIX_EPOCH, &stats(100, 0), 0);
         assert_eq!(history.rates(), Rates::default());
         // Ten a second come, twenty go.
         for second in 1..=20_u64 {
             let stats = stats(100 - 10 * second.cast_signed() % 100, 20 * second);
-            history.add(at(1_000 * second), 0, &stats, 0);
+            history.add(at(1_000 * second), UNIX_EPOCH, &stats, 0);
         }
         let Rates { outward, .. } = history.rates();
         assert!((outward - 20.0).abs() < 1e-9, "{outward}");
@@ -201,7 +207,7 @@ mod tests {
             QueueStats { ready: i64::MIN, waiting: i64::MIN, dead: i64::MIN, done: u64::MAX, ..odd };
         let (mut history, start) = (History::default(), Instant::now());
         for (second, stats) in [odd, negative, odd, negative].iter().enumerate() {
-            history.add(start + Duration::from_secs(20 * second as u64), 0, stats, u64::MAX);
+            history.add(start + Duration::from_secs(20 * second as u64), UNIX_EPOCH, stats, u64::MAX);
             assert!(history.rates().inward >= 0.0 && history.rates().outward >= 0.0);
         }
     }
@@ -213,11 +219,11 @@ mod tests {
             // Every five seconds, a little late.
             let ms = look * 5_000 + (look * 37) % 90;
             let now = start + Duration::from_millis(ms);
-            history.add(now, ms, &stats(look.cast_signed(), look), 0);
+            history.add(now, from_millis(ms), &stats(look.cast_signed(), look), 0);
         }
         let samples = history.samples();
         assert!((358..=361).contains(&samples.len()), "{}", samples.len());
-        let hour = samples[samples.len() - 1].at - samples[0].at;
+        let hour = millis(samples[samples.len() - 1].at) - millis(samples[0].at);
         assert!((3_580_000..=3_600_000).contains(&hour), "{hour}");
         assert!(samples.windows(2).all(|it| (it[1].out_rate - 0.2).abs() < 0.01), "{:?}", &samples[..3]);
     }
@@ -227,8 +233,8 @@ mod tests {
         let (mut history, start) = (History::default(), Instant::now());
         let mut look = |second: u64, ready| {
             let at = start + Duration::from_secs(second);
-            history.add(at, second * 1_000, &stats(ready, 0), 0);
-            history.samples().iter().map(|it| (it.at / 1_000, it.ready)).collect::<Vec<_>>()
+            history.add(at, from_millis(second * 1_000), &stats(ready, 0), 0);
+            history.samples().iter().map(|it| (millis(it.at) / 1_000, it.ready)).collect::<Vec<_>>()
         };
         (0..=99).for_each(|ten| drop(look(ten * 10, 1)));
         assert_eq!(look(1_000, 1), [(0, 1), (1_000, 1)]);

@@ -14,10 +14,10 @@ use std::{
     collections::{BTreeMap, HashMap},
     num::NonZeroUsize,
     sync::{Arc, Mutex, MutexGuard, OnceLock},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
-use kvqueue_queue::{ClocksDiffer, ItemId, Millis, Recorder, Recording};
+use kvqueue_queue::{ClocksDiffer, ItemId, Recorder, Recording, millis};
 use tokio::sync::watch;
 
 pub(crate) use clock_notes::{ClockChange, lag};
@@ -56,7 +56,7 @@ pub(crate) struct DaemonStatus {
     /// Workers of other programs, which lease items over HTTP.
     pub(crate) workers: Arc<Workers>,
     /// By the clock of the machine, and by one that does not jump.
-    started: (u64, Instant),
+    started: (SystemTime, Instant),
     inner: Mutex<Inner>,
     changes: watch::Sender<u64>,
     listener: OnceLock<PhaseListener>,
@@ -170,7 +170,7 @@ impl DaemonStatus {
     pub(crate) fn configure(&self, path: Option<String>, config: &Config) {
         self.change(|inner| {
             inner.config.path = path;
-            inner.config.loaded_at = clock::now();
+            inner.config.loaded_at = millis(clock::now());
             inner.config.refused = None;
             inner.queues.retain(|name, _| config.queues.contains_key(&**name));
             for (name, queue) in &config.queues {
@@ -283,8 +283,8 @@ impl DaemonStatus {
         change
     }
 
-    /// How far this process's clock is ahead of one that it does not outvote, in milliseconds.
-    pub(crate) fn clock_lag(&self) -> Millis {
+    /// How far this process's clock is ahead of one that it does not outvote.
+    pub(crate) fn clock_lag(&self) -> Duration {
         self.lock().clock.lag()
     }
 
@@ -364,7 +364,7 @@ impl DaemonStatus {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION"),
             phase: inner.phase,
-            started_at,
+            started_at: millis(started_at),
             up_seconds: started.elapsed().as_secs_f64(),
             not_ready: not_ready(&inner),
             clock: inner.clock.text(),

@@ -19,6 +19,7 @@ use crate::{
     },
     meters::QueueMeters,
 };
+use kvqueue_queue::millis;
 
 /// The statistics of a queue, read from the database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -112,7 +113,7 @@ impl Entry {
             paused: self.pause.global().map(PauseJson::from),
             paused_locally: self.pause.is_paused_locally(),
             unavailable: self.outage().map(|Outage { since, reason, tries }| OutageJson {
-                since,
+                since: millis(since),
                 reason,
                 tries,
             }),

@@ -3,17 +3,17 @@
 use std::{
     convert::Infallible,
     sync::Arc,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use foundationdb::Database;
-use kvqueue_queue::{Millis, RetryError, retry};
+use kvqueue_queue::{RetryError, retry};
 use tokio::{sync::watch, time::sleep};
 
 use super::POLICY;
 use crate::{
     audit::{AuditStore, Census, MAX_RECORDS},
-    base::{causes::with_causes, clock},
+    base::{causes::with_causes, clock, times},
     config::Config,
     status::DaemonStatus,
 };
@@ -44,7 +44,7 @@ pub(crate) async fn forever(
 ) -> Infallible {
     loop {
         let current = config.borrow_and_update().clone();
-        let now = clock::now().saturating_sub(status.clock_lag());
+        let now = times::before(clock::now(), status.clock_lag());
         match sweep(&db, &current, now, MAX_RECORDS).await {
             Ok(removed) => report(removed),
             Err(error) => {
@@ -76,14 +76,14 @@ fn report(Removed { old, surplus }: Removed) {
 }
 
 /// Removes records that are old at `now`, and those beyond a bound.
-async fn sweep(db: &Database, config: &Config, now: Millis, most: u64) -> Result<Removed, RetryError> {
+async fn sweep(db: &Database, config: &Config, now: SystemTime, most: u64) -> Result<Removed, RetryError> {
     let store = &AuditStore::new(config.prefix.as_bytes());
     let prepare = retry::run(db, &POLICY, |tr| async move {
         let prepared = store.prepare(&tr).await;
         (tr, prepared)
     });
     prepare.await?;
-    let kept = u64::try_from(config.audit_retention.as_millis()).unwrap_or(u64::MAX);
+    let kept = config.audit_retention;
     let (began, mut old, mut more) = (Instant::now(), 0, true);
     while more && began.elapsed() < LOOK {
         let swept = retry::run(db, &POLICY, |tr| async move {
@@ -152,11 +152,11 @@ mod tests {
         testing::TestDatabase,
     };
 
-    const DAY: Millis = 24 * 3_600_000;
+    const DAY: Duration = Duration::from_hours(24);
 
-    fn write(db: &Database, store: &AuditStore, token: &str, queue: &str, days: u64) {
+    fn write(db: &Database, store: &AuditStore, token: &str, queue: &str, days: u32) {
         let who = Who::Token { name: token.to_owned() };
-        let record = &Record::new(Action::OF_A_TEST, who).about(queue.as_bytes()).ago(days * DAY);
+        let record = &Record::new(Action::OF_A_TEST, who).about(queue.as_bytes()).ago(DAY * days);
         let written = retry::run(db, &POLICY, |tr| async move {
             store.write(&tr, record);
             (tr, Ok(()))

@@ -114,7 +114,7 @@ mod tests {
         assert!(!set(&queue, &tr, &ours, true).await.unwrap());
         assert_eq!(stored().await, (Some(theirs.time), vec!["b".to_owned()]));
         // An older version removes the index.
-        queue.index_history(&tr, &HistoryIndex::default(), 0).await.unwrap();
+        queue.index_history(&tr, &HistoryIndex::default(), clock::now()).await.unwrap();
         assert!(set(&queue, &tr, &ours, true).await.unwrap());
         assert_eq!(stored().await, (Some(theirs.time), vec!["a".to_owned()]));
         queue.delete(&tr);

@@ -1,12 +1,13 @@
 //! Counts and logs what a sweep did about schedules.
 
-use jiff::Timestamp;
+use std::time::SystemTime;
+
 use kvqueue_queue::{
-    Millis, Swept,
+    Swept, millis,
     schedule::{MissReason, OccurrenceRecord, Outcome, SkipReason},
 };
 
-use crate::{consumer::runtime::NamedQueue, meters::OccurrenceMeters};
+use crate::{base::times, consumer::runtime::NamedQueue, meters::OccurrenceMeters};
 
 /// Counts the occurrences of a sweep, and logs them.
 pub(super) fn report(queue: &NamedQueue, swept: &Swept) {
@@ -77,9 +78,8 @@ fn log(queue: &str, schedule: &str, record: &OccurrenceRecord) {
     }
 }
 
-fn time(millis: Millis) -> String {
-    let time = i64::try_from(millis).ok().and_then(|millis| Timestamp::from_millisecond(millis).ok());
-    time.map_or_else(|| millis.to_string(), |time| time.to_string())
+fn time(at: SystemTime) -> String {
+    times::timestamp(at).map_or_else(|| millis(at).to_string(), |time| time.to_string())
 }
 
 fn missed_because(reason: MissReason) -> &'static str {
@@ -101,6 +101,10 @@ fn skipped_because(reason: SkipReason) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use kvqueue_queue::from_millis;
+
     use super::*;
 
     #[test]
@@ -120,9 +124,9 @@ mod tests {
             for count in counts {
                 let record = OccurrenceRecord {
                     number: 0,
-                    at: 0,
-                    from: 0,
-                    to: 0,
+                    at: UNIX_EPOCH,
+                    from: UNIX_EPOCH,
+                    to: UNIX_EPOCH,
                     count,
                     is_exact: true,
                     outcome: outcome.clone(),
@@ -136,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_time_is_logged_as_rfc_3339() {
-        assert_eq!(time(1_774_738_800_000), "2026-03-28T23:00:00Z");
-        assert_eq!(time(u64::MAX), u64::MAX.to_string());
+        assert_eq!(time(from_millis(1_774_738_800_000)), "2026-03-28T23:00:00Z");
+        assert_eq!(time(from_millis(u64::MAX)), u64::MAX.to_string());
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use foundationdb::Database;
 use kvqueue_queue::{
     ClocksDiffer, QueueError, RetryError, RetryPolicy, SweepRules, Sweeper, Swept, TokenPlace,
-    VersionHistory, sweep_tokens,
+    VersionHistory, millis, sweep_tokens,
 };
 use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
@@ -20,7 +20,7 @@ use super::{
     occurrences,
 };
 use crate::{
-    base::{causes::with_causes, clock::random},
+    base::{causes::with_causes, clock::random, times::after},
     consumer::runtime::NamedQueue,
     database::STORAGE_FAILED,
     status::{ClockChange, DaemonStatus, lag},
@@ -82,8 +82,7 @@ pub(super) async fn sweep_items(
 /// When the oldest dead letter will be removed, in milliseconds since 1970; 0 if there is none that will be.
 fn removal(swept: &Swept, retention: Option<Duration>) -> u64 {
     let removal = swept.oldest_dead.zip(retention);
-    let kept = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    removal.map_or(0, |(died, time)| died.saturating_add(kept(time)))
+    removal.map_or(0, |(died, kept)| millis(after(died, kept)))
 }
 
 /// Reads the database's version from time to time, as long as it is polled. A dead daemon's lease expires up to this
@@ -120,7 +119,7 @@ async fn wait(
 
 /// Says when this machine's clock begins to differ from another process's, and by when items expire then.
 fn report_clock(queue: &NamedQueue, status: &DaemonStatus, clock: Option<ClocksDiffer>) {
-    queue.meters.clock_lag.found(clock.as_ref().map_or(0, lag));
+    queue.meters.clock_lag.found(clock.as_ref().map_or(Duration::ZERO, lag));
     match status.clock(&queue.name, clock) {
         Some(ClockChange::Differs(text)) => tracing::warn!(
             event = "clock_differs",

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::SystemTime};
 
 use bytes::Bytes;
 use foundationdb::tuple::{self, Versionstamp, pack};
-use kvqueue_queue::{Item, ItemId, Meta, Stamp, millis};
+use kvqueue_queue::{Item, ItemId, Meta, Stamp};
 
 /// An item to be handled in a test: a payload and, where that matters, what else is known of it.
 ///
@@ -66,7 +66,7 @@ impl Sample {
 
     /// When it was pushed.
     pub fn enqueued_at(mut self, time: SystemTime) -> Self {
-        self.meta.enqueued_at = Some(millis(time));
+        self.meta.enqueued_at = Some(time);
         self
     }
 

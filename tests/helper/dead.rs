@@ -2,6 +2,7 @@
 
 use kvqueue_queue::{
     Approach, Failure, FetchOptions, ItemOutcome, NewItem, PushOptions, Queue, RetryPolicy, Session,
+    from_millis,
 };
 
 use std::time::Duration;
@@ -28,7 +29,7 @@ async fn bury(db: &foundationdb::Database, session: &mut Session) {
         let mut approach = Approach::Front;
         let mut take = FetchOptions::new(k, Duration::from_secs(30), &mut approach);
         let mut lease = session.fetch(db, &mut take).await.unwrap().got.unwrap();
-        let dead = ItemOutcome::Dead(Failure::new(1_800_000_000_010, 1, reason));
+        let dead = ItemOutcome::Dead(Failure::new(from_millis(1_800_000_000_010), 1, reason));
         lease.acknowledge(db, &RetryPolicy::default(), &[(0, dead)]).await.unwrap();
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use kvqueue::database::Store;
 use kvqueue_queue::{
-    NewItem, Queue, millis,
+    NewItem, Queue,
     schedule::{Calendar, Schedule},
 };
 
@@ -21,7 +21,7 @@ pub(crate) fn configured() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let tr = store.db.create_trx().unwrap();
-        queue.put_schedule(&tr, &schedule, millis(SystemTime::now())).await.unwrap();
+        queue.put_schedule(&tr, &schedule, SystemTime::now()).await.unwrap();
         tr.commit().await.unwrap();
     });
 }

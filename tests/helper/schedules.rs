@@ -55,6 +55,7 @@ fn record(record: &OccurrenceRecord) -> Value {
         Outcome::Fired { .. } => "fired".to_owned(),
         other => format!("{other:?}"),
     };
+    let (from, to) = (millis(*from), millis(*to));
     json!({ "from": from, "to": to, "count": count, "outcome": what, "id": outcome.id().map(ToString::to_string) })
 }
 
@@ -62,7 +63,7 @@ fn record(record: &OccurrenceRecord) -> Value {
 pub(crate) fn put() {
     let (store, queue) = open();
     let hours: u64 = argument(1).map_or(0, |hours| hours.parse().unwrap());
-    let now = millis(std::time::SystemTime::now()) + hours * 3_600_000;
+    let now = std::time::SystemTime::now() + std::time::Duration::from_hours(hours);
     let hourly = Calendar::every(std::time::Duration::from_hours(1)).unwrap();
     let schedule = Schedule::new(argument(0).unwrap(), hourly, NewItem::new("by hand"));
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -10,7 +10,7 @@ use kvqueue::{
     Config, Daemon, Exit,
     config::Listen,
     database::Store,
-    queue::{Pause, Queue},
+    queue::{Pause, Queue, from_millis},
 };
 
 pub(crate) use random::Random;
@@ -72,7 +72,8 @@ pub(crate) fn freeze() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let tr = store.db.create_trx().unwrap();
-        let pause = Pause { at: 1_800_000_000_000, frozen: true, reason: "migrating".to_owned() };
+        let pause =
+            Pause { at: from_millis(1_800_000_000_000), frozen: true, reason: "migrating".to_owned() };
         queue.pause(&tr, &pause);
         tr.commit().await.unwrap();
     });

@@ -68,6 +68,9 @@
 //! * `npush - npop` is the number of items in a FIFO queue at every committed version, and in a recipe's as long as its items come and
 //!   go by this layer alone. `npush + nlater - ndue - nback` is the number of items that were ever pushed.
 //!
+//! Points in time are [`SystemTime`](std::time::SystemTime)s and spans [`Duration`](std::time::Duration)s. The database has times in whole milliseconds;
+//! [`millis`] tells how they are rounded. A [`Calendar`](schedule::Calendar) counts them.
+//!
 //! The crate starts no background task. Operations read no clock and no random source: time limits are
 //! FoundationDB's own ([`RetryPolicy`]), and times and the clock of a [`VersionHistory`] come from the
 //! caller. Only [`SessionId::new`] makes random bytes; with given ids a run can be repeated.
@@ -121,7 +124,7 @@ pub use model::item_change::ItemChange;
 pub use model::kind::{End, Kind, Packing};
 pub use model::lease_id::{LeaseId, ParseLeaseIdError};
 pub use model::limits::{LimitError, Limits, Pattern, Scope};
-pub use model::meta::{Failure, MAX_FAILURES, MAX_REASON, Meta, Millis};
+pub use model::meta::{Failure, MAX_FAILURES, MAX_REASON, Meta};
 pub use model::new_item::{IfTaken, NewItem, PushOptions};
 pub use model::outcome::ItemOutcome;
 pub use model::partitions::{MAX_PARTITIONS, Partitions, PartitionsError};

@@ -70,9 +70,9 @@ impl Trail {
         block_on(retry::run(db, &RetryPolicy::default(), body)).unwrap().value
     }
 
-    fn add(&self, queue: &str, at: Millis) -> Record {
+    fn add(&self, queue: &str, at: u64) -> Record {
         let mut record = Record::new(Action::OF_A_TEST, Who::Operator).about(queue.as_bytes());
-        record.at = at;
+        record.at = from_millis(at);
         self.run(|tr| async {
             self.store.write(&tr, &record);
             (tr, Ok(()))
@@ -98,13 +98,13 @@ impl Trail {
         })
     }
 
-    fn all(&self, filter: &Filter) -> Vec<Millis> {
-        self.page(None, filter, usize::MAX).records.iter().map(|record| record.at).collect()
+    fn all(&self, filter: &Filter) -> Vec<u64> {
+        self.page(None, filter, usize::MAX).records.iter().map(|record| millis(record.at)).collect()
     }
 
-    fn sweep(&self, oldest: Millis) -> (u64, bool) {
+    fn sweep(&self, oldest: u64) -> (u64, bool) {
         self.run(|tr| async {
-            let swept = self.store.sweep(&tr, oldest, 0).await;
+            let swept = self.store.sweep(&tr, from_millis(oldest), Duration::ZERO).await;
             (tr, swept)
         })
     }
@@ -124,7 +124,7 @@ fn pages_have_the_newest_records_first_and_pass_over_unknown_ones() {
     loop {
         let page = trail.page(after, &Filter::default(), 2);
         assert!(page.records.len() <= 2);
-        seen.extend(page.records.iter().map(|record| record.at));
+        seen.extend(page.records.iter().map(|record| millis(record.at)));
         after = page.next;
         let Some(next) = after else { break };
         assert_eq!(next.to_string().parse(), Ok(next));
@@ -138,11 +138,12 @@ fn pages_have_the_newest_records_first_and_pass_over_unknown_ones() {
 #[test]
 fn a_list_since_a_time_bears_clocks_that_differ() {
     let trail = Trail::new();
-    for at in [1, CLOCKS_DIFFER * 3, CLOCKS_DIFFER * 3 - 10, CLOCKS_DIFFER * 3 + 5] {
+    let hour = times::whole_millis(CLOCKS_DIFFER);
+    for at in [1, hour * 3, hour * 3 - 10, hour * 3 + 5] {
         trail.add("q", at);
     }
-    let since = Filter { queue: None, since: Some(CLOCKS_DIFFER * 3) };
-    assert_eq!(trail.all(&since), [CLOCKS_DIFFER * 3 + 5, CLOCKS_DIFFER * 3]);
+    let since = Filter { queue: None, since: Some(from_millis(hour * 3)) };
+    assert_eq!(trail.all(&since), [hour * 3 + 5, hour * 3]);
 }
 
 #[test]
@@ -169,7 +170,7 @@ fn old_records_are_removed() {
     assert_eq!(trail.sweep(20), (2, false));
     assert_eq!(trail.all(&Filter::default()), [30, 5, 20]);
     // A clock that is ahead of the last record does not count.
-    assert_eq!(trail.sweep(Millis::MAX), (4, false));
+    assert_eq!(trail.sweep(u64::MAX), (4, false));
     assert_eq!(trail.all(&Filter::default()), [30]);
     trail.add("q", 31);
     // Behind the last old one.

@@ -10,7 +10,7 @@ use anyhow::{Context, anyhow};
 use kvqueue_queue::Queue;
 
 use crate::{
-    base::exit::Exit,
+    base::{exit::Exit, times::whole_millis},
     cli::{
         UsageError,
         api_client::ApiClient,
@@ -78,7 +78,7 @@ impl New {
             priority: Some(self.priority),
             ..ItemFields::default()
         };
-        let deadline_ms = self.deadline.map(values::whole_millis);
+        let deadline_ms = self.deadline.map(whole_millis);
         let then = Object(fields.with_payload(payload));
         let batch = NewBatchBody { then, deadline_ms, after: None, missing: None };
         let made = match ApiClient::of_database(globals)? {

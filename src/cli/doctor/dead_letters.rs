@@ -2,19 +2,24 @@
 
 use std::{
     num::NonZeroUsize,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use foundationdb::Database;
-use kvqueue_queue::{Millis, Queue, RetryError};
+use kvqueue_queue::{Queue, RetryError};
 
 use super::{findings::Findings, schedules::read};
-use crate::{base::clock, cli::output, config::Config, telemetry::listed};
+use crate::{
+    base::{clock, times::after},
+    cli::output,
+    config::Config,
+    telemetry::listed,
+};
 
 const ABOUT: &str = "dead";
 
-/// How long before its removal a dead letter is named, in milliseconds: three days.
-const SOON: Millis = 3 * 24 * 3_600_000;
+/// How long before its removal a dead letter is named: three days.
+const SOON: Duration = Duration::from_hours(3 * 24);
 
 /// How many dead letters one transaction reads.
 const PAGE: NonZeroUsize = NonZeroUsize::new(500).expect("it is not 0");
@@ -34,7 +39,7 @@ struct Leaving {
     queue: String,
     letters: usize,
     /// When the first of them is removed.
-    first: Millis,
+    first: SystemTime,
 }
 
 impl DeadLetters {
@@ -66,10 +71,9 @@ impl DeadLetters {
     }
 
     /// Looks at a letter; without a time of death it stays.
-    fn judge(&mut self, queue: &str, died_at: Millis, retention: Duration, now: Millis) {
-        let kept = Millis::try_from(retention.as_millis()).unwrap_or(Millis::MAX);
-        let removed = died_at.saturating_add(kept);
-        if died_at == 0 || removed > now.saturating_add(SOON) {
+    fn judge(&mut self, queue: &str, died_at: SystemTime, retention: Duration, now: SystemTime) {
+        let removed = after(died_at, retention);
+        if died_at == UNIX_EPOCH || removed > after(now, SOON) {
             return;
         }
         match self.soon.last_mut().filter(|it| it.queue == queue) {
@@ -103,9 +107,11 @@ impl DeadLetters {
 
 #[cfg(test)]
 mod tests {
+    use kvqueue_queue::from_millis;
+
     use super::*;
 
-    const DAY: Millis = 24 * 3_600_000;
+    const DAY: u64 = 24 * 3_600_000;
 
     #[test]
     fn queues_whose_dead_letters_go_soon_are_named() {
@@ -114,9 +120,12 @@ mod tests {
         for (queue, died) in
             [("a", 13 * DAY + 1), ("a", 12 * DAY), ("a", 13 * DAY), ("b", 30 * DAY), ("c", 0), ("d", 1)]
         {
-            found.judge(queue, died, month, 40 * DAY);
+            found.judge(queue, from_millis(died), month, from_millis(40 * DAY));
         }
-        let leaving = |queue: &str, letters, first| Leaving { queue: queue.to_owned(), letters, first };
+        let leaving = |queue: &str, letters, first| {
+            let first = from_millis(first);
+            Leaving { queue: queue.to_owned(), letters, first }
+        };
         assert_eq!(found.soon, [leaving("a", 2, 42 * DAY), leaving("d", 1, 30 * DAY + 1)]);
         let mut findings = Findings::default();
         found.add_to(&mut findings);

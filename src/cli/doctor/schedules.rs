@@ -2,23 +2,28 @@
 
 use std::{
     num::NonZeroUsize,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use foundationdb::Database;
 use kvqueue_queue::{
-    Millis, Queue, QueueError, RetryError, RetryPolicy, queues_page, retry,
+    Queue, QueueError, RetryError, RetryPolicy, from_millis, millis, queues_page, retry,
     schedule::{ScheduleState, ScheduleView},
 };
 
 use super::findings::Findings;
-use crate::{base::clock, cli::output, config::Config, telemetry::listed};
+use crate::{
+    base::{clock, times::after},
+    cli::output,
+    config::Config,
+    telemetry::listed,
+};
 
 const ABOUT: &str = "schedules";
 
-/// A next time that is further ahead than this of the one that the calendar has was set by a clock that was wrong; in milliseconds. A restart mends
+/// A next time that is further ahead than this of the one that the calendar has was set by a clock that was wrong. A restart mends
 /// such a schedule.
-const WRONG_CLOCK: Millis = 3_600_000;
+const WRONG_CLOCK: Duration = Duration::from_hours(1);
 
 /// How many schedules one transaction reads.
 const PAGE: NonZeroUsize = NonZeroUsize::new(100).expect("it is not 0");
@@ -45,9 +50,9 @@ struct Ahead {
     queue: String,
     schedule: String,
     /// The next time that is stored; `None`: none before the year 10000.
-    next: Option<Millis>,
+    next: Option<SystemTime>,
     /// The next time by the calendar and this machine's clock.
-    by_calendar: Millis,
+    by_calendar: SystemTime,
 }
 
 impl Schedules {
@@ -93,15 +98,16 @@ impl Schedules {
         }
     }
 
-    fn judge(&mut self, queue: &str, view: &ScheduleView, now: Millis) {
+    fn judge(&mut self, queue: &str, view: &ScheduleView, now: SystemTime) {
         self.count += 1;
         let (Some(schedule), Some(state)) = (&view.schedule, &view.state) else {
             self.unreadable.push(format!("{queue}/{}", view.name));
             return;
         };
         let ScheduleState { next, paused, .. } = *state;
-        let Some(by_calendar) = schedule.calendar.next_after(now) else { return };
-        let is_ahead = next.is_none_or(|next| next > by_calendar.saturating_add(WRONG_CLOCK));
+        let by_calendar = schedule.calendar.next_after(millis(now)).map(from_millis);
+        let Some(by_calendar) = by_calendar else { return };
+        let is_ahead = next.is_none_or(|next| next > after(by_calendar, WRONG_CLOCK));
         // The end of a pause looks at the clock.
         if is_ahead && paused.is_none() {
             self.ahead.push(Ahead {
@@ -193,16 +199,17 @@ mod tests {
 
     use super::*;
 
-    const HOUR: Millis = 3_600_000;
+    const HOUR: u64 = 3_600_000;
 
     /// What is found about an hourly schedule an hour and a half after the epoch.
-    fn found(next: Option<Millis>, paused: Option<Millis>) -> String {
+    fn found(next: Option<u64>, paused: Option<u64>) -> String {
         let calendar = Calendar::every(Duration::from_hours(1)).unwrap();
         let schedule = Schedule::new("tick", calendar, NewItem::new("x"));
+        let (next, paused) = (next.map(from_millis), paused.map(from_millis));
         let state = ScheduleState { next, occurrences: 0, last: None, paused, waiting: None };
         let view = ScheduleView { name: "tick".to_owned(), schedule: Some(schedule), state: Some(state) };
         let mut schedules = Schedules::default();
-        schedules.judge("q", &view, HOUR + HOUR / 2);
+        schedules.judge("q", &view, from_millis(HOUR + HOUR / 2));
         let mut findings = Findings::default();
         schedules.add_to(&mut findings);
         findings.lines()
@@ -240,7 +247,11 @@ mod tests {
     #[test]
     fn a_schedule_that_cannot_be_read_is_noted() {
         let mut schedules = Schedules::default();
-        schedules.judge("q", &ScheduleView { name: "s".to_owned(), schedule: None, state: None }, HOUR);
+        schedules.judge(
+            "q",
+            &ScheduleView { name: "s".to_owned(), schedule: None, state: None },
+            from_millis(HOUR),
+        );
         let mut findings = Findings::default();
         schedules.add_to(&mut findings);
         insta::assert_snapshot!(findings.lines(), @"schedules note     this version cannot read, and does not fire: q/s; upgrade kvqueue; or remove the schedule, and put it again");

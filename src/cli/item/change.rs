@@ -3,7 +3,7 @@
 use std::{ffi::OsString, path::PathBuf};
 
 use anyhow::{Context, bail};
-use kvqueue_queue::{Millis, PAYLOAD_CEILING};
+use kvqueue_queue::PAYLOAD_CEILING;
 
 use super::{
     super::{
@@ -14,7 +14,7 @@ use super::{
     one::One,
 };
 use crate::{
-    base::{exit::Exit, json::time},
+    base::{exit::Exit, json::time, times::whole_millis},
     operations::{
         items::{EditPayload as Edit, RescheduleItem},
         names::Payload,
@@ -45,9 +45,7 @@ pub(in crate::cli) struct Reschedule {
 impl Reschedule {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let (delay_ms, at) = match self.delay.or(self.at) {
-            Some(When::After(delay)) => {
-                (Some(Millis::try_from(delay.as_millis()).unwrap_or(Millis::MAX)), None)
-            }
+            Some(When::After(delay)) => (Some(whole_millis(delay)), None),
             Some(When::At(at)) => (None, Some(time(at))),
             None => (None, None),
         };

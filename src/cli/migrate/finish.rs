@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use foundationdb::Transaction;
-use jiff::Timestamp;
 use kvqueue_queue::{
     Pause, QueueError,
     migration::{self, Marks, Phase, Record},
@@ -17,7 +16,7 @@ use super::{
     moving::Moving,
     rows::{self, Compared},
 };
-use crate::base::clock::now;
+use crate::base::{clock::now, times::timestamp};
 
 /// Between two attempts to fence a queue that was frozen a moment ago.
 const EARLY: Duration = Duration::from_millis(20);
@@ -158,7 +157,7 @@ pub(super) async fn mark_source_left(moving: &Moving<'_>) -> Result<(), MigrateE
 
 fn paused(moving: &Moving<'_>, what: &str) -> Pause {
     let at = now();
-    let time = i64::try_from(at).ok().and_then(|at| Timestamp::from_millisecond(at).ok()).unwrap_or_default();
+    let time = timestamp(at).unwrap_or_default();
     let reason = format!("kvqueue migrate {what} to {} at {time:.0}", moving.ends.to.url);
     Pause { at, frozen: true, reason }
 }

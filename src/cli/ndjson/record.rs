@@ -1,14 +1,13 @@
 //! A line of an item.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::SystemTime};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
-use jiff::Timestamp;
-use kvqueue_queue::{Failure, ItemId, Meta, Millis, State, StoredItem};
+use kvqueue_queue::{Failure, ItemId, Meta, State, StoredItem};
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 
-use crate::cli::output::time;
+use crate::{base::times::parse_written, cli::output::time};
 
 /// An item's line, field by field. What an item does not have is left out.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -134,7 +133,7 @@ pub(super) fn parse(text: &[u8]) -> Result<StoredItem, String> {
     let state = match (line.state, line.due) {
         (StateName::Ready, None) => State::Ready,
         (StateName::Dead, None) => State::Dead,
-        (StateName::Waiting, Some(due)) => State::Later(millis("due", &due)?),
+        (StateName::Waiting, Some(due)) => State::Later(read_time("due", &due)?),
         (StateName::Waiting, None) => {
             return Err("an item that is waiting has to be `due` at some time".to_owned());
         }
@@ -151,10 +150,10 @@ pub(super) fn parse(text: &[u8]) -> Result<StoredItem, String> {
     meta.attributes = line.attributes;
     meta.content_type = line.content_type;
     meta.trace_parent = line.trace_parent;
-    meta.enqueued_at = line.enqueued_at.map(|at| millis("enqueued_at", &at)).transpose()?;
-    meta.expires = line.expires_at.map(|at| millis("expires_at", &at)).transpose()?;
+    meta.enqueued_at = line.enqueued_at.map(|at| read_time("enqueued_at", &at)).transpose()?;
+    meta.expires = line.expires_at.map(|at| read_time("expires_at", &at)).transpose()?;
     meta.unique = bytes("unique", line.unique, line.unique_base64)?;
-    meta.unique_until = line.unique_until.map(|at| millis("unique_until", &at)).transpose()?;
+    meta.unique_until = line.unique_until.map(|at| read_time("unique_until", &at)).transpose()?;
     for FieldLine { tag, base64 } in line.fields {
         let content = decode("base64", &base64)?;
         if !meta.add_unknown_field(tag, content) {
@@ -184,7 +183,7 @@ impl From<&Failure> for FailureLine {
 
 impl FailureLine {
     fn read(self) -> Result<Failure, String> {
-        Ok(Failure::new(millis("at", &self.at)?, self.attempt, &self.reason))
+        Ok(Failure::new(read_time("at", &self.at)?, self.attempt, &self.reason))
     }
 }
 
@@ -209,22 +208,22 @@ fn decode(name: &str, base64: &str) -> Result<Vec<u8>, String> {
 }
 
 /// Reads what [`time`] writes.
-fn millis(name: &str, text: &str) -> Result<Millis, String> {
-    let stamp = || Millis::try_from(text.parse::<Timestamp>().ok()?.as_millisecond()).ok();
-    text.parse().ok().or_else(stamp).ok_or_else(|| {
+fn read_time(name: &str, text: &str) -> Result<SystemTime, String> {
+    parse_written(text).ok_or_else(|| {
         format!("`{name}` is {text:?}, which is no time; write it as in \"2030-01-31T08:00:00Z\"")
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use kvqueue_queue::from_millis;
     use proptest::{collection::vec, option, prelude::*};
 
     use super::*;
 
     fn failure() -> impl Strategy<Value = Failure> {
         (any::<u64>(), any::<u32>(), "\\PC{0,20}")
-            .prop_map(|(at, attempt, reason)| Failure::new(at, attempt, &reason))
+            .prop_map(|(at, attempt, reason)| Failure::new(from_millis(at), attempt, &reason))
     }
 
     prop_compose! {
@@ -241,9 +240,9 @@ mod tests {
             let mut meta = Meta::default();
             (meta.attempts, meta.crashes, meta.failures) = (attempts, crashes, failures);
             (meta.attributes, meta.content_type) = (attributes, content_type);
-            (meta.trace_parent, meta.enqueued_at, meta.unique) = (trace_parent, enqueued_at, unique);
-            meta.expires = expires;
-            meta.unique_until = unique_until;
+            (meta.trace_parent, meta.enqueued_at, meta.unique) = (trace_parent, enqueued_at.map(from_millis), unique);
+            meta.expires = expires.map(from_millis);
+            meta.unique_until = unique_until.map(from_millis);
             for (tag, content) in fields {
                 // An export names no batch.
                 assert!(meta.add_unknown_field(tag, content) || tag == 13);
@@ -258,7 +257,7 @@ mod tests {
             payload: Vec<u8>,
             mut meta in meta(),
             death in option::of(failure()),
-            state in prop_oneof![Just(State::Ready), any::<u64>().prop_map(State::Later), Just(State::Dead)],
+            state in prop_oneof![Just(State::Ready), any::<u64>().prop_map(|due| State::Later(from_millis(due))), Just(State::Dead)],
             priority: i64,
             key in option::of(vec(any::<u8>(), 0..9)),
         ) {

@@ -6,7 +6,7 @@ use clap::builder::TypedValueParser;
 use kvqueue_queue::ItemId;
 
 use crate::{
-    cli::values,
+    base::times::whole_millis,
     config::duration,
     operations::{
         batches::{MissingWord, NewBatchBody, Predecessor},
@@ -55,7 +55,7 @@ impl AfterOptions {
     pub(super) fn batch(&self, fields: ItemFields) -> NewBatchBody {
         NewBatchBody {
             then: Object(fields),
-            deadline_ms: self.deadline.map(values::whole_millis),
+            deadline_ms: self.deadline.map(whole_millis),
             after: Some(self.after.iter().cloned().map(Object).collect()),
             missing: self.missing_ok.then_some(MissingWord::Ended),
         }

@@ -1,10 +1,14 @@
 //! Options that apply to each item of a push.
 
-use std::{ffi::OsString, time::Duration};
+use std::{
+    ffi::OsString,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
-use kvqueue_queue::{Millis, item_batch::BatchId};
+use kvqueue_queue::{item_batch::BatchId, millis};
 
 use crate::{
+    base::times::whole_millis,
     cli::{
         UsageError, output,
         values::{self, When},
@@ -58,7 +62,7 @@ pub(super) struct ItemOptions {
 
 impl ItemOptions {
     /// The time that `--at` names, if it is over.
-    pub(super) fn past(&self, now: Millis) -> Option<String> {
+    pub(super) fn past(&self, now: SystemTime) -> Option<String> {
         self.at.filter(|when| when.due(now).is_none()).map(|when| output::time(when.time(now)))
     }
 
@@ -67,7 +71,7 @@ impl ItemOptions {
     /// # Errors
     /// Two attributes have the same name.
     pub(super) fn fields(self) -> Result<ItemFields, UsageError> {
-        let delay_ms = self.delay.map(|delay| delay.time(0));
+        let delay_ms = self.delay.map(|delay| millis(delay.time(UNIX_EPOCH)));
         let (key, key_base64) = values::texts(self.key);
         let (unique, unique_base64) = values::texts(self.unique);
         Ok(ItemFields {
@@ -76,11 +80,11 @@ impl ItemOptions {
             trace_parent: self.trace_parent,
             unique,
             unique_base64,
-            unique_for_ms: self.unique_for.map(values::whole_millis),
+            unique_for_ms: self.unique_for.map(whole_millis),
             replace: self.replace.then_some(true),
             delay_ms,
-            at: self.at.map(|at| output::time(at.time(0))),
-            ttl_ms: self.ttl.map(values::whole_millis),
+            at: self.at.map(|at| output::time(at.time(UNIX_EPOCH))),
+            ttl_ms: self.ttl.map(whole_millis),
             priority: Some(self.priority).filter(|priority| *priority != 0),
             key,
             key_base64,

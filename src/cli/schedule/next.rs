@@ -1,9 +1,9 @@
 //! `kvqueue schedule next`
 
-use std::{ffi::OsString, os::unix::ffi::OsStringExt};
+use std::{ffi::OsString, os::unix::ffi::OsStringExt, time::SystemTime};
 
 use anyhow::{Context, bail};
-use kvqueue_queue::{Millis, schedule::Schedule};
+use kvqueue_queue::schedule::Schedule;
 use serde_json::Value;
 
 use super::{
@@ -79,7 +79,7 @@ impl Next {
         globals: &Globals,
         schedule: &Schedule,
         queue: &[u8],
-        after: Millis,
+        after: SystemTime,
     ) -> anyhow::Result<Exit> {
         let now = clock::now();
         let after = self.after.map_or(after, |after| after.time(now));

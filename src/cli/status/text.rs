@@ -1,10 +1,17 @@
 //! A daemon's figures as lines for a terminal. Pure.
 
+use std::time::SystemTime;
+
+use kvqueue_queue::from_millis;
+
 use super::{
     figures::{Figures, QueueFigures, Space},
     format::{LONGEST_NAME, UNKNOWN, age, fitting, rate},
 };
-use crate::database::{limit, size};
+use crate::{
+    base::times::between,
+    database::{limit, size},
+};
 
 /// How a text is set off, where there are colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,10 +74,10 @@ const SPARE: [&str; 5] = ["DONE", "IN/S", "OLDEST", "RUNNING", "OUT/S"];
 /// Names are not cut to fewer characters.
 const SHORT_NAME: usize = 12;
 
-/// The lines about the daemon itself. `now` is in milliseconds since 1970.
-pub(in crate::cli) fn about(figures: &Figures, now: u64) -> Vec<Line> {
+/// The lines about the daemon itself, as of `now`.
+pub(in crate::cli) fn about(figures: &Figures, now: SystemTime) -> Vec<Line> {
     let Figures { version, phase, pid, database, config, .. } = figures;
-    let by_clock = || now.saturating_sub(figures.started_at) as f64 / 1_000.0;
+    let by_clock = || between(from_millis(figures.started_at), now).as_secs_f64();
     let up = age(figures.up_seconds.unwrap_or_else(by_clock));
     let state = match phase.as_str() {
         "draining" => "stopping",
@@ -293,7 +300,8 @@ mod tests {
     #[test]
     fn status_shows_the_daemon_and_its_queues() {
         let figures = figures();
-        let lines = [about(&figures, 7_381_000), Table::new(&figures.queues, 200).lines()].concat();
+        let lines =
+            [about(&figures, from_millis(7_381_000)), Table::new(&figures.queues, 200).lines()].concat();
         insta::assert_snapshot!(shown(&lines, false, 200), @r"
         kvqueue 1.2.3 is ready, process 7, up 2 h 3 min, configuration /etc/kvqueue.toml
         database embedded:/var/lib/kvqueue, answers in 400 us
@@ -328,7 +336,7 @@ mod tests {
     #[test]
     fn a_jump_of_the_clock_does_not_change_how_long_the_daemon_is_up() {
         let figures = Figures { up_seconds: Some(0.5), ..figures() };
-        let lines = shown(&about(&figures, 31_536_000_000), false, 200);
+        let lines = shown(&about(&figures, from_millis(31_536_000_000)), false, 200);
         assert!(lines.contains("process 7, up 500 ms, "), "{lines}");
     }
 
@@ -336,7 +344,7 @@ mod tests {
     fn status_of_an_unready_daemon_shows_the_reasons() {
         let mut figures = Figures { phase: "draining".to_owned(), ..figures() };
         figures.not_ready = vec!["the daemon is stopping".to_owned()];
-        let lines = shown(&about(&figures, 1_500), true, 60);
+        let lines = shown(&about(&figures, from_millis(1_500)), true, 60);
         let (first, rest) = lines.split_once('\n').unwrap();
         assert_eq!(first, "\x1b[31mkvqueue 1.2.3 is stopping\x1b[0m, process 7, up 500 ms, configurati");
         assert!(rest.contains("\x1b[31mnot ready: the daemon is stopping\x1b[0m\n"), "{rest}");

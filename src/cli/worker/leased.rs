@@ -4,11 +4,12 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
-use jiff::Timestamp;
-use kvqueue_queue::{Item, Meta, Millis};
+use kvqueue_queue::{Item, Meta};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
+
+use crate::base::times::parse_written;
 
 /// Leased items.
 #[derive(Debug)]
@@ -70,7 +71,7 @@ impl LeasedItem {
         meta.attributes = self.attributes;
         meta.content_type = self.content_type;
         meta.trace_parent = self.trace_parent;
-        meta.enqueued_at = self.enqueued_at.as_deref().and_then(millis);
+        meta.enqueued_at = self.enqueued_at.as_deref().and_then(parse_written);
         Some(Item {
             id: self.id.parse().ok()?,
             payload: Bytes::from(payload),
@@ -78,12 +79,6 @@ impl LeasedItem {
             meta: Some(Arc::new(meta)),
         })
     }
-}
-
-/// A time as the API writes it.
-fn millis(text: &str) -> Option<Millis> {
-    let time = || text.parse::<Timestamp>().ok()?.as_millisecond().try_into().ok();
-    text.parse().ok().or_else(time)
 }
 
 #[cfg(test)]

@@ -7,14 +7,17 @@ use std::{
 };
 
 use foundationdb::{FdbError, Transaction};
-use kvqueue_queue::{Item, ItemOutcome, MAX_RESULT, millis};
+use kvqueue_queue::{Item, ItemOutcome, MAX_RESULT};
 use tokio::time::sleep;
 use tokio_util::future::FutureExt;
 use tracing::{Instrument, Span};
 
 use super::{Dispatcher, outcome};
 use crate::{
-    base::clock,
+    base::{
+        clock,
+        times::{between, whole_millis},
+    },
     config::Delivery,
     consumer::{
         expiry::rest,
@@ -340,7 +343,7 @@ fn log(item: &Item, outcome: &ItemOutcome) {
             tracing::debug!(event = "item_released", item, attempt, "item released");
         }
         ItemOutcome::Retry { due, failure } => {
-            let pause_ms = due.map_or(0, |due| millis(due).saturating_sub(failure.at));
+            let pause_ms = due.map_or(0, |due| whole_millis(between(failure.at, due)));
             tracing::warn!(
                 event = "item_failed",
                 item,

@@ -1,10 +1,13 @@
 //! The outcome of an item in the queue, from the outcome that its handler returned. Pure.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use kvqueue_queue::{Failure, Item, ItemId, ItemOutcome, MAX_RESULT, Millis, RetryRules, Scope, from_millis};
+use kvqueue_queue::{Failure, Item, ItemId, ItemOutcome, MAX_RESULT, RetryRules, Scope};
 
-use crate::handlers::{LONGEST_THROTTLE, Outcome};
+use crate::{
+    base::times::after,
+    handlers::{LONGEST_THROTTLE, Outcome},
+};
 
 /// For an attempt at `item`, which ended with `outcome` at `now`. `random` makes the number for the
 /// backoff's jitter, if there is a backoff.
@@ -12,7 +15,7 @@ pub(crate) fn of(
     outcome: Outcome,
     item: &Item,
     rules: &RetryRules,
-    now: Millis,
+    now: SystemTime,
     random: impl FnOnce() -> u64,
 ) -> ItemOutcome {
     // The whole reason, for the log. The queue stores the beginning of it.
@@ -33,20 +36,17 @@ pub(crate) fn of(
         Outcome::RetryAfter(pause, reason) => (Some(pause), reason),
     };
     match rules.delay(attempt, random()) {
-        Some(delay) => ItemOutcome::Retry {
-            due: due(now, pause.unwrap_or(delay)).map(from_millis),
-            failure: failure(reason),
-        },
+        Some(delay) => ItemOutcome::Retry { due: due(now, pause.unwrap_or(delay)), failure: failure(reason) },
         None => ItemOutcome::Dead(failure(reason)),
     }
 }
 
-fn postpone(now: Millis, pause: Duration) -> ItemOutcome {
-    due(now, pause).map_or(ItemOutcome::Release, |due| ItemOutcome::Postpone { due: from_millis(due) })
+fn postpone(now: SystemTime, pause: Duration) -> ItemOutcome {
+    due(now, pause).map_or(ItemOutcome::Release, |due| ItemOutcome::Postpone { due })
 }
 
 /// An item that does not have the scope waits alone.
-fn throttle(id: &ItemId, scope: Scope, wait: Duration, now: Millis) -> ItemOutcome {
+fn throttle(id: &ItemId, scope: Scope, wait: Duration, now: SystemTime) -> ItemOutcome {
     let wait = wait.min(LONGEST_THROTTLE);
     let has_scope = id.key().is_some_and(|key| match scope {
         Scope::Queue => true,
@@ -69,21 +69,22 @@ pub(super) fn name(outcome: &ItemOutcome) -> &'static str {
 }
 
 /// The time after a pause; `None` if it is now.
-fn due(now: Millis, pause: Duration) -> Option<Millis> {
+fn due(now: SystemTime, pause: Duration) -> Option<SystemTime> {
     if pause.is_zero() {
         return None;
     }
-    // A pause of less than a millisecond is one.
-    let pause = Millis::try_from(pause.as_nanos().div_ceil(1_000_000)).unwrap_or(Millis::MAX);
-    Some(now.saturating_add(pause))
+    // Rounded up: a pause of less than a millisecond is one.
+    Some(after(now, pause.saturating_add(Duration::from_nanos(999_999))))
 }
 
 #[cfg(test)]
 mod tests {
+    use kvqueue_queue::from_millis;
+
     use super::*;
     use crate::testing::Sample;
 
-    const NOW: Millis = 1_000_000;
+    const NOW: u64 = 1_000_000;
 
     const RULES: RetryRules = RetryRules {
         max_attempts: 3,
@@ -93,16 +94,19 @@ mod tests {
     };
 
     fn outcome_of(outcome: Outcome, attempt: u32) -> ItemOutcome {
-        of(outcome, &Sample::new("").attempt(attempt).build(), &RULES, NOW, || 0)
+        of(outcome, &Sample::new("").attempt(attempt).build(), &RULES, from_millis(NOW), || 0)
     }
 
     fn throttled(scope: Scope, wait: Duration, key: &str) -> ItemOutcome {
         let item = Sample::new("").key(key).build();
-        of(Outcome::throttle(scope, wait, "no"), &item, &RULES, NOW, || 0)
+        of(Outcome::throttle(scope, wait, "no"), &item, &RULES, from_millis(NOW), || 0)
     }
 
-    fn again(due: Option<Millis>, attempt: u32) -> ItemOutcome {
-        ItemOutcome::Retry { due: due.map(from_millis), failure: Failure::new(NOW, attempt, "no") }
+    fn again(due: Option<u64>, attempt: u32) -> ItemOutcome {
+        ItemOutcome::Retry {
+            due: due.map(from_millis),
+            failure: Failure::new(from_millis(NOW), attempt, "no"),
+        }
     }
 
     #[test]
@@ -113,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_failure_of_the_last_attempt_is_a_dead_letter() {
-        let dead = ItemOutcome::Dead(Failure::new(NOW, 3, "no"));
+        let dead = ItemOutcome::Dead(Failure::new(from_millis(NOW), 3, "no"));
         assert_eq!(outcome_of(Outcome::retry("no"), 3), dead);
         assert_eq!(outcome_of(Outcome::RetryAfter(Duration::from_secs(9), "no".to_owned()), 3), dead);
     }
@@ -124,7 +128,7 @@ mod tests {
         assert_eq!(after(Duration::from_secs(9)), again(Some(NOW + 9_000), 1));
         assert_eq!(after(Duration::from_micros(1)), again(Some(NOW + 1), 1));
         assert_eq!(after(Duration::ZERO), again(None, 1));
-        assert_eq!(after(Duration::MAX), again(Some(Millis::MAX), 1));
+        assert_eq!(after(Duration::MAX), again(Some(u64::MAX), 1));
     }
 
     #[test]
@@ -162,6 +166,9 @@ mod tests {
         assert_eq!(outcome_of(Outcome::unavailable("no"), 3), ItemOutcome::Release);
         let postponed = outcome_of(Outcome::UnavailableAfter(Duration::from_secs(9), "no".to_owned()), 3);
         assert_eq!(postponed, ItemOutcome::Postpone { due: from_millis(NOW + 9_000) });
-        assert_eq!(outcome_of(Outcome::dead("no"), 1), ItemOutcome::Dead(Failure::new(NOW, 1, "no")));
+        assert_eq!(
+            outcome_of(Outcome::dead("no"), 1),
+            ItemOutcome::Dead(Failure::new(from_millis(NOW), 1, "no"))
+        );
     }
 }

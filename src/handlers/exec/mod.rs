@@ -26,7 +26,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use kvqueue_queue::{Item, millis};
+use kvqueue_queue::Item;
 use rustix::process::Signal;
 use tokio::{process::Child, task::JoinHandle, time::timeout};
 
@@ -71,7 +71,7 @@ impl Exec {
 
     fn spawn(&self, item: &Item, context: &Context, run: Option<&Reaped>) -> io::Result<Child> {
         let mut command = command(&self.settings, run);
-        variables::set(&mut command, &context.queue, item, context.enqueued_at(item).map(millis));
+        variables::set(&mut command, &context.queue, item, context.enqueued_at(item));
         command.stdout(Stdio::piped()).spawn()
     }
 

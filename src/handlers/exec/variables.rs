@@ -1,9 +1,9 @@
 //! The environment variables that tell a command about its item.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::SystemTime};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use kvqueue_queue::{Item, Meta, Millis};
+use kvqueue_queue::{Item, Meta, millis};
 use tokio::process::Command;
 
 use crate::telemetry::trace_parent;
@@ -38,7 +38,7 @@ const OF_ITEM: [&str; 8] = [
 pub(super) fn of(
     queue: &str,
     item: &Item,
-    enqueued_at: Option<Millis>,
+    enqueued_at: Option<SystemTime>,
 ) -> Vec<(&'static str, Option<String>)> {
     let nothing = Meta::default();
     let meta = item.meta.as_deref().unwrap_or(&nothing);
@@ -57,7 +57,7 @@ pub(super) fn of(
         ("KVQUEUE_ATTEMPT", Some(item.attempt.to_string())),
         ("KVQUEUE_ATTRIBUTES", Some(json(&meta.attributes))),
         ("KVQUEUE_CONTENT_TYPE", meta.content_type.clone()),
-        ("KVQUEUE_ENQUEUED_AT", meta.enqueued_at.or(enqueued_at).map(|millis| millis.to_string())),
+        ("KVQUEUE_ENQUEUED_AT", meta.enqueued_at.or(enqueued_at).map(|at| millis(at).to_string())),
         (TRACE_PARENT, trace_parent(item)),
     ]
 }
@@ -74,7 +74,7 @@ pub(super) fn set_queue(command: &mut Command, queue: &str) {
 }
 
 /// Puts them into a command's environment.
-pub(super) fn set(command: &mut Command, queue: &str, item: &Item, enqueued_at: Option<Millis>) {
+pub(super) fn set(command: &mut Command, queue: &str, item: &Item, enqueued_at: Option<SystemTime>) {
     for (name, value) in of(queue, item, enqueued_at) {
         match value {
             // A variable cannot contain NUL. A valid content type or trace has none.

@@ -1,6 +1,6 @@
 //! An answer, and what it means for the item.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use jiff::{
@@ -8,14 +8,19 @@ use jiff::{
     fmt::{rfc2822, strtime},
     tz::TimeZone,
 };
-use kvqueue_queue::Millis;
 use reqwest::{
     Response, StatusCode,
     header::{CONTENT_TYPE, HeaderMap, HeaderName, LOCATION, RETRY_AFTER},
 };
 
 use super::{health::Blames, settings::HttpSettings};
-use crate::{base::clock, handlers::Outcome};
+use crate::{
+    base::{
+        clock,
+        times::{between, of_timestamp},
+    },
+    handlers::Outcome,
+};
 
 /// The most bytes of a body that a reason has. A dead letter keeps 500 bytes of a reason.
 const SHOWN: usize = 400;
@@ -135,27 +140,27 @@ fn is_json(content_type: &str) -> bool {
 }
 
 /// The pause that a `Retry-After` asks for: seconds, or a date. None if it is neither.
-fn pause(value: &str, now: Millis) -> Option<Duration> {
+fn pause(value: &str, now: SystemTime) -> Option<Duration> {
     let [shortest, longest] = PAUSE;
     let value = value.trim();
     let pause = if !value.is_empty() && value.bytes().all(|digit| digit.is_ascii_digit()) {
         // More digits than fit are a long time, too.
         value.parse().map_or(longest, Duration::from_secs)
     } else {
-        Duration::from_millis(date(value)?.saturating_sub(now))
+        between(now, date(value)?)
     };
     Some(pause.clamp(shortest, longest))
 }
 
 /// A date of HTTP: as servers have to write it, or in one of the two obsolete forms that recipients have to accept.
-fn date(value: &str) -> Option<Millis> {
+fn date(value: &str) -> Option<SystemTime> {
     let by = |format: &str| strtime::parse(format, value).and_then(|parsed| parsed.to_datetime());
     let in_utc = |date: DateTime| date.to_zoned(TimeZone::UTC).ok();
     let at = match rfc2822::parse(value) {
         Ok(at) => at,
         Err(_) => OBSOLETE_DATES.into_iter().find_map(|format| in_utc(by(format).ok()?))?,
     };
-    Some(u64::try_from(at.timestamp().as_millisecond()).unwrap_or(0))
+    Some(of_timestamp(at.timestamp()).unwrap_or(UNIX_EPOCH))
 }
 
 #[cfg(test)]
@@ -234,7 +239,7 @@ mod tests {
 
     #[test]
     fn retry_after_is_seconds_or_a_date_within_bounds() {
-        let now = 784_111_777_000;
+        let now = kvqueue_queue::from_millis(784_111_777_000);
         let seconds = |value| pause(value, now).map(|pause| pause.as_secs());
         assert_eq!(seconds("120"), Some(120));
         assert_eq!(seconds("Sun, 06 Nov 1994 08:50:37 GMT"), Some(60));

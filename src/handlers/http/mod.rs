@@ -19,7 +19,7 @@ mod watched;
 use std::{
     path::PathBuf,
     sync::Arc,
-    time::{Duration, Instant},
+    time::{Duration, Instant, UNIX_EPOCH},
 };
 
 use async_trait::async_trait;
@@ -39,7 +39,7 @@ use self::{
     watched::Watched,
 };
 use super::{AnyHandler, BatchHandler, Context, Handler, Outcome, Settings, SettingsError};
-use crate::base::clock;
+use crate::base::{clock, times::between};
 
 /// Posts items to a URL. One value for all consumers of a queue.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl Webhook {
     async fn post(&self, message: Message, context: &Context) -> Reply {
         let until = self.until(context);
         let Message { id, mut headers, body } = message;
-        let timestamp = (clock::now() / 1_000).to_string();
+        let timestamp = between(UNIX_EPOCH, clock::now()).as_secs().to_string();
         let signature = match &self.keys {
             Some(keys) => Some(keys.get().await.sign(&id, &timestamp, &body)),
             None => None,

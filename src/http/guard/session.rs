@@ -5,7 +5,7 @@
 //! secret, and ends when the secret changes. A cookie is no way to try secrets: that takes the random bytes, too. Nothing is
 //! stored for a session.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use actix_web::{
     cookie::{self, Cookie, SameSite},
@@ -13,11 +13,11 @@ use actix_web::{
 };
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit, Mac};
-use kvqueue_queue::Millis;
+use kvqueue_queue::{from_millis, millis};
 use sha2::Sha256;
 
 use super::{Caller, Token};
-use crate::http::keys::Key;
+use crate::{base::times::after, http::keys::Key};
 
 /// How long a session lasts.
 const LIFE: Duration = Duration::from_hours(7 * 24);
@@ -49,7 +49,7 @@ impl SessionKey {
     pub(in crate::http) fn cookie(
         &self,
         caller: &Caller,
-        now: Millis,
+        now: SystemTime,
         secure: bool,
     ) -> Option<Cookie<'static>> {
         let who = match caller {
@@ -57,8 +57,7 @@ impl SessionKey {
             Caller::Operator => OPERATOR,
             Caller::Token(token) => &token.id,
         };
-        let life = u64::try_from(LIFE.as_millis()).unwrap_or(u64::MAX);
-        let value = format!("{who}.{}", now.saturating_add(life));
+        let value = format!("{who}.{}", millis(after(now, LIFE)));
         let signature = self.sign(&value);
         Some(self.with_attributes(format!("{value}.{signature}"), LIFE, secure))
     }
@@ -69,7 +68,7 @@ impl SessionKey {
     }
 
     /// The client of a request's session, if it has one that has not expired.
-    pub(in crate::http) fn signed_in(&self, headers: &HeaderMap, now: Millis) -> Option<SignedIn> {
+    pub(in crate::http) fn signed_in(&self, headers: &HeaderMap, now: SystemTime) -> Option<SignedIn> {
         let name = self.name();
         let cookies = headers.get_all(header::COOKIE).filter_map(|value| value.to_str().ok());
         let mut cookies = cookies.flat_map(|cookies| cookies.split("; "));
@@ -79,7 +78,7 @@ impl SessionKey {
         // Its time does not depend on how much of the signature is right.
         self.mac("session", signed).verify_slice(&signature).ok()?;
         let (who, until) = signed.split_once('.')?;
-        let is_expired = until.parse::<Millis>().ok()? <= now;
+        let is_expired = until.parse().ok().map(from_millis)? <= now;
         (!is_expired)
             .then(|| if who == OPERATOR { SignedIn::Operator } else { SignedIn::Token(who.to_owned()) })
     }
@@ -111,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    const WEEK: Millis = 7 * 24 * 3_600 * 1_000;
+    const WEEK: u64 = 7 * 24 * 3_600 * 1_000;
 
     /// The key of this secret in a database of its own.
     fn key(secret: &str) -> SessionKey {
@@ -123,17 +122,17 @@ mod tests {
     }
 
     /// Who has signed in, by a request with this cookie.
-    fn found(key: &SessionKey, cookie: &str, now: Millis) -> Option<SignedIn> {
+    fn found(key: &SessionKey, cookie: &str, now: u64) -> Option<SignedIn> {
         let mut headers = HeaderMap::new();
         headers.insert(header::COOKIE, HeaderValue::from_str(&format!("a=b; {cookie}; c=d")).unwrap());
-        key.signed_in(&headers, now)
+        key.signed_in(&headers, from_millis(now))
     }
 
     #[test]
     fn a_session_lasts_a_week_and_ends_with_the_secret() {
         let database = Key::random().unwrap();
         let [key, other, daemon] = ["one", "two", "one"].map(|secret| key_in(&database, secret));
-        let cookie = key.cookie(&Caller::Operator, 5, false).unwrap();
+        let cookie = key.cookie(&Caller::Operator, from_millis(5), false).unwrap();
         let sent = cookie.stripped().to_string();
         assert_eq!(found(&key, &sent, 5 + WEEK - 1), Some(SignedIn::Operator));
         assert_eq!(found(&daemon, &sent, 5), Some(SignedIn::Operator), "another daemon of the database");
@@ -145,7 +144,7 @@ mod tests {
     #[test]
     fn a_cookie_does_not_tell_which_secret_it_was_signed_with() {
         let [one, same] = [key("one"), key("one")];
-        let cookies = [&one, &same].map(|key| key.cookie(&Caller::Operator, 5, false).unwrap());
+        let cookies = [&one, &same].map(|key| key.cookie(&Caller::Operator, from_millis(5), false).unwrap());
         let signature = |cookie: &Cookie<'_>| cookie.value().rsplit_once('.').unwrap().1.to_owned();
         assert_ne!(signature(&cookies[0]), signature(&cookies[1]));
         assert_ne!(one.name(), same.name());
@@ -154,7 +153,7 @@ mod tests {
     #[test]
     fn a_changed_cookie_is_no_session() {
         let key = key("one");
-        let cookie = key.cookie(&Caller::Operator, 5, false).unwrap().stripped().to_string();
+        let cookie = key.cookie(&Caller::Operator, from_millis(5), false).unwrap().stripped().to_string();
         for (at, _) in cookie.char_indices().skip(cookie.find('=').unwrap() + 1) {
             let mut other = cookie.clone();
             let replacement = if cookie.as_bytes()[at] == b'A' { "B" } else { "A" };
@@ -168,12 +167,12 @@ mod tests {
     #[test]
     fn scripts_and_other_sites_do_not_get_the_cookie() {
         let key = key("one");
-        let shown = |secure| key.cookie(&Caller::Operator, 0, secure).unwrap().to_string();
+        let shown = |secure| key.cookie(&Caller::Operator, from_millis(0), secure).unwrap().to_string();
         for attribute in ["HttpOnly", "SameSite=Strict", "Path=/", "Max-Age=604800"] {
             assert!(shown(false).contains(attribute), "{}", shown(false));
         }
         assert!(!shown(false).contains("Secure") && shown(true).contains("Secure"));
         assert!(key.expired(false).to_string().contains("Max-Age=0"));
-        assert_eq!(key.cookie(&Caller::Anyone, 0, false), None);
+        assert_eq!(key.cookie(&Caller::Anyone, from_millis(0), false), None);
     }
 }

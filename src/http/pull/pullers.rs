@@ -4,10 +4,10 @@ use std::{
     collections::HashMap,
     num::NonZeroUsize,
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
-use kvqueue_queue::{Item, ItemOutcome, Lease, Millis, Queue};
+use kvqueue_queue::{Item, ItemOutcome, Lease, Queue};
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
 use super::{
@@ -16,7 +16,7 @@ use super::{
     kept::Leases,
 };
 use crate::{
-    base::{answer::answer, clock},
+    base::{answer::answer, clock, times::before},
     config::QueueConfig,
     consumer::fetch::VersionClock,
     http::{backend::Backend, error::ApiError, peer::Peer, room::Place},
@@ -76,11 +76,11 @@ impl Pullers {
 
 impl Puller {
     /// When an item of the queue was pushed: as its producer wrote it down, or by its id.
-    pub(super) fn enqueued_at(&self, item: &Item) -> Option<Millis> {
+    pub(super) fn enqueued_at(&self, item: &Item) -> Option<SystemTime> {
         let written = item.meta.as_ref().and_then(|meta| meta.enqueued_at);
         written.or_else(|| {
             let age = self.clock.since(item.id.stamp()?.version(), Instant::now())?;
-            Some(clock::now().saturating_sub(u64::try_from(age.as_millis()).ok()?))
+            Some(before(clock::now(), age))
         })
     }
 

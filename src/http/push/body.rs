@@ -1,8 +1,11 @@
 //! The body of a push.
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    time::{Duration, SystemTime},
+};
 
-use kvqueue_queue::{Millis, NewItem};
+use kvqueue_queue::NewItem;
 use serde::{
     Deserialize, Deserializer,
     de::{Error, SeqAccess, Visitor},
@@ -61,7 +64,7 @@ impl PushBody {
     /// The items, as of `now`, and the idempotency key. `ttl` is for items that say nothing of it.
     pub(super) fn items(
         self,
-        now: Millis,
+        now: SystemTime,
         ttl: Option<Duration>,
     ) -> Result<(Vec<NewItem>, Option<Vec<u8>>), ApiError> {
         let count = self.items.len();
@@ -89,7 +92,7 @@ mod tests {
 
     fn items(body: &Value) -> Result<Vec<NewItem>, String> {
         let pushed: PushBody = parse(body.to_string().as_bytes()).map_err(|error| error.to_string())?;
-        pushed.items(1_000, None).map(|(items, _)| items).map_err(|error| error.to_string())
+        pushed.items(from_millis(1_000), None).map(|(items, _)| items).map_err(|error| error.to_string())
     }
 
     fn item(entry: &Value) -> Result<NewItem, String> {
@@ -100,7 +103,7 @@ mod tests {
     fn an_item_without_a_ttl_has_that_of_its_queue() {
         let of = |text: &str| {
             let pushed: PushBody = parse(text.as_bytes()).unwrap();
-            let items = pushed.items(1_000, Some(Duration::from_secs(1)));
+            let items = pushed.items(from_millis(1_000), Some(Duration::from_secs(1)));
             items.map(|(items, _)| items[0].expires).map_err(|error| error.to_string())
         };
         assert_eq!(of(r#"{"items": [{"payload": ""}]}"#), Ok(Some(from_millis(2_000))));
@@ -184,7 +187,7 @@ mod tests {
         #[test]
         fn any_bytes_are_read_without_panic(body: Vec<u8>) {
             if let Ok(pushed) = parse::<PushBody>(&body) {
-                drop(pushed.items(0, None));
+                drop(pushed.items(from_millis(0), None));
             }
         }
 

@@ -132,7 +132,7 @@ async fn settle(db: &Database, queue: &Queue, items: u64, settlement: Option<Ite
 async fn fill(db: &Database) {
     let queue = queue("q");
     let mut producer = session(&queue);
-    let failure = || Failure::new(1_000, 1, "it failed");
+    let failure = || Failure::new(from_millis(1_000), 1, "it failed");
     let mut from = 0;
     let mut next = |count| {
         from += count;

@@ -4,7 +4,7 @@ use std::io::stdin;
 
 use foundationdb::options::MutationType;
 
-use kvqueue_queue::{LeaseError, Pause, RetryPolicy, retry};
+use kvqueue_queue::{LeaseError, Pause, RetryPolicy, from_millis, retry};
 
 use super::items::{self, Here, queue};
 
@@ -60,7 +60,10 @@ pub(crate) fn pauses() {
         let pauses = name == "paused" && argument(0).is_some();
         let paused = retry::run(&here.db, &policy, |tr| {
             if pauses {
-                queue.pause(&tr, &Pause { at: 1_000, frozen: false, reason: "by hand".to_owned() });
+                queue.pause(
+                    &tr,
+                    &Pause { at: from_millis(1_000), frozen: false, reason: "by hand".to_owned() },
+                );
             }
             let queue = queue.clone();
             async move {

@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 
 use foundationdb::Database;
 use kvqueue_queue::{
-    HistoryFilter, HistoryIndex, Millis, NewItem, PushOptions, Queue, Recorder, Recording, Session,
-    SweepRules, Sweeper, VersionHistory, from_millis,
+    HistoryFilter, HistoryIndex, NewItem, PushOptions, Queue, Recorder, Recording, Session, SweepRules,
+    Sweeper, VersionHistory, from_millis,
 };
 
 use super::{FILL, K, PAYLOAD, database, drain_with};
 
-const HOUR: Millis = 3_600_000;
+const HOUR: u64 = 3_600_000;
 /// The recorder's clock.
-const START: Millis = 500_000 * HOUR;
+const START: u64 = 500_000 * HOUR;
 const ROUNDS: usize = 5;
 const REPEATS: u32 = 50;
 /// The value that a few items have.
@@ -52,7 +52,10 @@ async fn burn(items: usize, (values, is_indexed): (usize, bool)) -> (f64, [Durat
     let names: &[&str] = if is_indexed { &["customer"] } else { &[] };
     let tr = db.create_trx().unwrap();
     queue.keep_history(&tr, Duration::from_hours(24)).await.unwrap();
-    queue.index_history(&tr, &HistoryIndex::new(names.iter().copied()).unwrap(), START).await.unwrap();
+    queue
+        .index_history(&tr, &HistoryIndex::new(names.iter().copied()).unwrap(), from_millis(START))
+        .await
+        .unwrap();
     tr.commit().await.unwrap();
     fill(&db, &queue, items, values).await;
     let begun = Instant::now();

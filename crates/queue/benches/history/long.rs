@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 use foundationdb::Database;
 use futures::future::join;
 use kvqueue_queue::{
-    EndedItem, Ending, HistoryFilter, ItemId, Millis, Queue, Recorder, Recording, RetryPolicy, SweepRules,
-    Sweeper, VersionHistory, from_millis, retry,
+    EndedItem, Ending, HistoryFilter, ItemId, Queue, Recorder, Recording, RetryPolicy, SweepRules, Sweeper,
+    VersionHistory, from_millis, retry,
 };
 
 use super::{K, database, drain_with, fill};
 
-const HOUR: Millis = 3_600_000;
-const DAY: Millis = 24 * HOUR;
+const HOUR: u64 = 3_600_000;
+const DAY: u64 = 24 * HOUR;
 /// The recorder's clock when the first item ends.
-const START: Millis = 500_000 * HOUR;
+const START: u64 = 500_000 * HOUR;
 /// The items are pushed and ended in so many parts.
 const PARTS: usize = 20;
 const REPEATS: usize = 200;
@@ -67,7 +67,7 @@ impl Side {
     }
 
     /// Pushes a part of the items and ends them. The clock goes on by `step` for each lease.
-    async fn part(&mut self, items: usize, step: Millis) {
+    async fn part(&mut self, items: usize, step: u64) {
         self.pushed.push(Taken::by(fill(&self.db, &self.queue, items)).await);
         let tick = || _ = self.clock.fetch_add(step, Ordering::Relaxed);
         self.ended.push(Taken::by(drain_with(&self.db, &self.queue, K, tick)).await);
@@ -143,11 +143,16 @@ async fn timed<T>(what: &str, of: impl AsyncFn() -> T) {
 async fn look_up(side: &Side) {
     let all = HistoryFilter::default();
     let until = |at| HistoryFilter { until: Some(at), ..HistoryFilter::default() };
-    let (newest, oldest) = (side.page(&all, 50).await, side.page(&until(START + 60_000), 50).await);
-    let middle = side.page(&until(START + DAY / 2), 50).await;
+    let (newest, oldest) =
+        (side.page(&all, 50).await, side.page(&until(from_millis(START + 60_000)), 50).await);
+    let middle = side.page(&until(from_millis(START + DAY / 2)), 50).await;
     timed("the first page of 50", async || assert_eq!(side.page(&all, 50).await.len(), 50)).await;
-    timed("a page of 50 of the middle", async || side.page(&until(START + DAY / 2), 50).await).await;
-    timed("a page of 50 of the oldest minute", async || side.page(&until(START + 60_000), 50).await).await;
+    timed("a page of 50 of the middle", async || side.page(&until(from_millis(START + DAY / 2)), 50).await)
+        .await;
+    timed("a page of 50 of the oldest minute", async || {
+        side.page(&until(from_millis(START + 60_000)), 50).await
+    })
+    .await;
     let none = HistoryFilter { ending: Some(Ending::Dead), ..HistoryFilter::default() };
     timed("a page in which nothing matches", async || side.page(&none, 50).await).await;
     for (what, items) in [("newest", newest), ("middle", middle), ("oldest", oldest)] {

@@ -1,7 +1,7 @@
 //! The history of a queue: its setting, and reading it.
 
 use std::num::NonZeroUsize;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use foundationdb::Transaction;
@@ -12,7 +12,7 @@ use crate::model::history::{
     EndedItem, HistoryCursor, HistoryFilter, HistoryIndex, HistoryPage, MAX_HISTORY,
 };
 use crate::model::id::ItemId;
-use crate::model::meta::Millis;
+use crate::model::time::millis;
 use crate::ops::ended;
 
 impl Queue {
@@ -40,9 +40,9 @@ impl Queue {
         &self,
         tr: &Transaction,
         index: &HistoryIndex,
-        now: Millis,
+        now: SystemTime,
     ) -> Result<bool, QueueError> {
-        ended::declare_index(self.space(), tr, index, now).await
+        ended::declare_index(self.space(), tr, index, millis(now)).await
     }
 
     /// Ended items that match, the newest first: those before a place, or the last ones; up to `k`, and fewer where about a megabyte of records was

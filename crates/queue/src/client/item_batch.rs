@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
+use std::time::SystemTime;
 
 use foundationdb::{Database, Transaction};
 
@@ -11,15 +12,15 @@ use crate::model::id::ItemId;
 use crate::model::item_batch::{
     BatchCommit, BatchCounts, BatchError, BatchId, BatchView, Join, MAX_AFTER, Missing, NewBatch,
 };
-use crate::model::meta::Millis;
 use crate::model::retry_error::RetryError;
 use crate::model::session_id::SessionId;
+use crate::model::time::{Millis, from_millis, millis};
 use crate::ops::batches::{change, join, read};
 use crate::run::exactly_once::{Act, Body, Marked};
 use crate::run::retry::RetryPolicy;
 
 impl Queue {
-    /// Makes a batch whose callback goes to this queue, at `now`, in milliseconds since 1970. `id` is a new id with this queue as its home. If the batch is there already,
+    /// Makes a batch whose callback goes to this queue, at `now`. `id` is a new id with this queue as its home. If the batch is there already,
     /// nothing happens, so a transaction of unknown outcome can be repeated with the same id.
     ///
     /// # Errors
@@ -29,13 +30,13 @@ impl Queue {
         tr: &Transaction,
         id: &BatchId,
         batch: &NewBatch,
-        now: Millis,
+        now: SystemTime,
     ) -> Result<(), BatchError> {
         if !self.is_home(id) {
             return Err(BatchError::OtherHome { id: id.clone() });
         }
         batch.check(self.kind(), now)?;
-        Ok(change::new(self.space(), tr, id, batch, now).await?)
+        Ok(change::new(self.space(), tr, id, batch, millis(now)).await?)
     }
 
     /// Makes a batch in a transaction of its own, exactly once, and returns its id.
@@ -47,11 +48,11 @@ impl Queue {
         db: &Database,
         policy: &RetryPolicy,
         batch: &NewBatch,
-        now: Millis,
+        now: SystemTime,
     ) -> Result<BatchId, BatchError> {
         batch.check(self.kind(), now)?;
         let id = BatchId::new(self.name());
-        self.change_batch(db, policy, Change::New(&id, batch, now)).await?;
+        self.change_batch(db, policy, Change::New(&id, batch, millis(now))).await?;
         Ok(id)
     }
 
@@ -87,7 +88,7 @@ impl Queue {
         policy: &RetryPolicy,
         batch: &NewBatch,
         (after, missing): (&[(Queue, ItemId)], Missing),
-        now: Millis,
+        now: SystemTime,
     ) -> Result<(BatchId, Vec<Join>), BatchError> {
         batch.check(self.kind(), now)?;
         let len = after.len();
@@ -95,7 +96,7 @@ impl Queue {
             return Err(BatchError::After { len });
         }
         let id = BatchId::new(self.name());
-        match self.change_batch(db, policy, Change::After(&id, batch, (after, missing), now)).await? {
+        match self.change_batch(db, policy, Change::After(&id, batch, (after, missing), millis(now))).await? {
             Effect::Waits(joins) => Ok((id, joins)),
             Effect::Missing(ids) => Err(BatchError::Missing { ids }),
             Effect::New | Effect::Committed(_) | Effect::Cancelled(_) => Ok((id, Vec::new())),
@@ -110,10 +111,10 @@ impl Queue {
         &self,
         tr: &Transaction,
         id: &BatchId,
-        now: Millis,
+        now: SystemTime,
     ) -> Result<BatchCommit, QueueError> {
         match self.is_home(id) {
-            true => change::commit(self.space(), tr, id, now).await,
+            true => change::commit(self.space(), tr, id, millis(now)).await,
             false => Ok(BatchCommit::Gone),
         }
     }
@@ -127,9 +128,9 @@ impl Queue {
         db: &Database,
         policy: &RetryPolicy,
         id: &BatchId,
-        now: Millis,
+        now: SystemTime,
     ) -> Result<BatchCommit, RetryError> {
-        match self.change_batch(db, policy, Change::Commit(id, now)).await? {
+        match self.change_batch(db, policy, Change::Commit(id, millis(now))).await? {
             Effect::Committed(effect) => Ok(effect),
             Effect::New | Effect::Waits(_) | Effect::Missing(_) | Effect::Cancelled(_) => {
                 Ok(BatchCommit::Gone)
@@ -278,7 +279,7 @@ impl Body for Changing<'_> {
                 change::commit(space, tr, id, now).await?;
                 Act::Write(Effect::Waits(joins))
             }
-            Change::Commit(id, now) => match self.queue.commit_batch(tr, id, now).await? {
+            Change::Commit(id, now) => match self.queue.commit_batch(tr, id, from_millis(now)).await? {
                 done @ BatchCommit::Committed => Act::Write(Effect::Committed(done)),
                 nothing => Act::Nothing(Effect::Committed(nothing)),
             },

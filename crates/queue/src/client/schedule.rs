@@ -2,18 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use foundationdb::{Database, Transaction};
 
 use crate::client::queue::Queue;
 use crate::model::error::QueueError;
-use crate::model::meta::Millis;
 use crate::model::retry_error::RetryError;
 use crate::model::rng::Rng;
 use crate::model::schedule::effect::{ByHand, PutEffect, ScheduleState, ScheduleView};
 use crate::model::schedule::{OccurrenceRecord, Schedule, ScheduleError};
 use crate::model::session_id::SessionId;
+use crate::model::time::{Millis, from_millis, millis};
 use crate::ops::schedule::change::{ByHandEffect, fire_by_hand};
 use crate::ops::schedule::read::Stored;
 use crate::ops::schedule::{change, read};
@@ -29,18 +29,19 @@ fn page_schedules() -> usize {
 impl ScheduleView {
     fn new(name: String, Stored { schedule, state }: Stored) -> ScheduleView {
         let state = state.map(|state| ScheduleState {
-            next: state.next,
+            next: state.next.map(from_millis),
             occurrences: state.occurrences,
-            last: state.last.map(|last| (last.nominal, last.id)),
-            paused: state.paused,
-            waiting: state.waiting.map(|waiting| waiting.nominal),
+            last: state.last.map(|last| (from_millis(last.nominal), last.id)),
+            paused: state.paused.map(from_millis),
+            waiting: state.waiting.map(|waiting| from_millis(waiting.nominal)),
         });
         ScheduleView { name, schedule, state }
     }
 }
 
 impl Queue {
-    /// Makes a schedule, or replaces that of its name and owner. It fires for nominal times after `now`, in milliseconds since 1970.
+    /// Makes a schedule, or replaces that of its name and owner. It fires for nominal times after `now`. All times of schedules are
+    /// whole [milliseconds](crate::millis).
     ///
     /// The same definition changes nothing, so a configuration can be put at each start. Another one keeps what is known: the number of
     /// items, the history, and the next time, unless the calendar is another. It may run several times for one commit.
@@ -52,11 +53,11 @@ impl Queue {
         &self,
         tr: &Transaction,
         schedule: &Schedule,
-        now: Millis,
+        now: SystemTime,
     ) -> Result<PutEffect, ScheduleError> {
         schedule.check(self.kind())?;
         schedule.item.check_content_type()?;
-        change::put(self.space(), tr, schedule, now).await
+        change::put(self.space(), tr, schedule, millis(now)).await
     }
 
     /// Removes a schedule, with its history. Returns whether it was there. Its items stay.
@@ -116,9 +117,9 @@ impl Queue {
         &self,
         tr: &Transaction,
         name: &str,
-        now: Millis,
+        now: SystemTime,
     ) -> Result<Option<bool>, QueueError> {
-        change::pause(self.space(), tr, name, now).await
+        change::pause(self.space(), tr, name, millis(now)).await
     }
 
     /// Ends the pause of a schedule, as [`Queue::pause_schedule`] begins it. Occurrences that are due, and one that waits for the end of the
@@ -130,12 +131,12 @@ impl Queue {
         &self,
         tr: &Transaction,
         name: &str,
-        now: Millis,
+        now: SystemTime,
     ) -> Result<Option<bool>, QueueError> {
-        change::resume(self.space(), tr, name, now).await
+        change::resume(self.space(), tr, name, millis(now)).await
     }
 
-    /// Lets a schedule begin at `now`, in milliseconds since 1970, and ends its pause. Returns whether it is there.
+    /// Lets a schedule begin at `now` and ends its pause. Returns whether it is there.
     ///
     /// This mends a schedule that a wrong clock has moved far ahead, so that it would not fire for a long time. Nominal times after `now`
     /// that have fired already fire again.
@@ -146,13 +147,12 @@ impl Queue {
         &self,
         tr: &Transaction,
         name: &str,
-        now: Millis,
+        now: SystemTime,
     ) -> Result<bool, QueueError> {
-        change::restart(self.space(), tr, name, now).await
+        change::restart(self.space(), tr, name, millis(now)).await
     }
 
-    /// Pushes an item of a schedule, whether or not the schedule is due or paused, exactly once. Its nominal time is `now`, in milliseconds
-    /// since 1970. The schedule goes on as if nothing had happened; but if its items may not overlap, the item counts as the last one. The
+    /// Pushes an item of a schedule, whether or not the schedule is due or paused, exactly once. Its nominal time is `now`. The schedule goes on as if nothing had happened; but if its items may not overlap, the item counts as the last one. The
     /// item expires after `ttl`, if no attempt has begun by then.
     ///
     /// # Errors
@@ -163,7 +163,7 @@ impl Queue {
         db: &Database,
         policy: &RetryPolicy,
         name: &str,
-        now: Millis,
+        now: SystemTime,
         ttl: Option<Duration>,
     ) -> Result<ByHand, RetryError> {
         self.fire_schedule_with_id(db, policy, SessionId::new(), name, now, ttl).await
@@ -180,11 +180,11 @@ impl Queue {
         policy: &RetryPolicy,
         id: SessionId,
         name: &str,
-        now: Millis,
+        now: SystemTime,
         ttl: Option<Duration>,
     ) -> Result<ByHand, RetryError> {
         let mut marked = Marked::new(self.space(), id);
-        let body = FireByHand { queue: self, name, now, ttl, rng: Rng::of(id) };
+        let body = FireByHand { queue: self, name, now: millis(now), ttl, rng: Rng::of(id) };
         let effect = marked.run_adding(db, policy, body).await?;
         // The item is pushed, even if this fails: sweepers clear the mark later.
         let _ = marked.close(db, policy).await;

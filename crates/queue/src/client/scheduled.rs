@@ -1,7 +1,7 @@
 //! Scheduled items: reading them, and making them ready before their time.
 
 use std::num::NonZeroUsize;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use foundationdb::{Database, Transaction};
 
@@ -9,11 +9,11 @@ use crate::client::queue::Queue;
 use crate::keys::{Space, after};
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
-use crate::model::meta::Millis;
 use crate::model::retry_error::RetryError;
 use crate::model::scheduled::{Requeued, ScheduledItem};
 use crate::model::session_id::SessionId;
 use crate::model::sizes::MAX_TAKE_BYTES;
+use crate::model::time::{from_millis, millis};
 use crate::ops::aside::{delayed, read_records};
 use crate::ops::find::last_key;
 use crate::ops::promote::{self, Clears, ReadyPage};
@@ -21,21 +21,21 @@ use crate::run::exactly_once::{Act, Body, Marked};
 use crate::run::retry::{RetryPolicy, run};
 
 impl Queue {
-    /// Scheduled and retrying items, in the order of their times: the items behind `after`, or
+    /// Scheduled and retrying items, in the order of their times, which are whole [milliseconds](crate::millis): the items behind `after`, or
     /// the first. Up to `k` of them; fewer where [`MAX_TAKE_BYTES`] of payloads and side records are reached,
     /// but at least one if there is one. An item that cannot be read is among them, with the reason. A
     /// snapshot read: it conflicts with nothing.
     pub async fn scheduled_after(
         &self,
         tr: &Transaction,
-        after: Option<(Millis, &ItemId)>,
+        after: Option<(SystemTime, &ItemId)>,
         k: NonZeroUsize,
     ) -> Result<Vec<ScheduledItem>, QueueError> {
-        let found = delayed(self.space(), tr, after, k).await?;
+        let found = delayed(self.space(), tr, after.map(|(due, id)| (millis(due), id)), k).await?;
         let records: Vec<_> = found.iter().map(|(_, id, meta)| (id.clone(), meta.clone())).collect();
         let items = read_records(self.space(), tr, &records, MAX_TAKE_BYTES).await?;
         let delayed = found.into_iter().zip(items).map(|((due, id, _), item)| ScheduledItem {
-            due,
+            due: from_millis(due),
             id,
             item: item.map(|(_, item)| item).map_err(|error| error.to_string()),
         });

@@ -5,7 +5,7 @@
 use crate::keys::{append_bytes, range, split_bytes};
 use crate::model::element::{UUID, UUID_LEN, append_number, split_number};
 use crate::model::id::ItemId;
-use crate::model::meta::Millis;
+use crate::model::time::Millis;
 
 /// What happens at a time. The order is that in which a sweeper does what is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

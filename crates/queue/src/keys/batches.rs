@@ -16,8 +16,8 @@ use crate::keys::{Counter, append_bytes, counters, pause, range};
 use crate::model::element::{UUID, UUID_LEN, append_number, append_uuid, split_number};
 use crate::model::history::Ending;
 use crate::model::item_batch::BatchCounts;
-use crate::model::meta::Millis;
 use crate::model::new_item::NewItem;
+use crate::model::time::Millis;
 
 const BATCH: &[u8] = b"batch";
 const ITEM: &[u8] = b"batch-item";

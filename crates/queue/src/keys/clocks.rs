@@ -3,8 +3,8 @@
 //! Written by a sweeper together with its [duty](crate::keys::duty), and by sweepers whose clocks differ; read by every sweeper that looks. It is how a
 //! sweeper finds out that its clock is wrong.
 
-use crate::model::meta::Millis;
 use crate::model::session_id::SessionId;
+use crate::model::time::Millis;
 
 /// Second element of the record's key.
 pub(crate) const CLOCKS: &[u8] = b"clocks";

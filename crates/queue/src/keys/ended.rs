@@ -10,6 +10,7 @@
 //! versions at most from the first to the last. So the runs that may have an id lie close behind it.
 
 use std::collections::BTreeMap;
+use std::time::UNIX_EPOCH;
 
 use bytes::Bytes;
 
@@ -19,8 +20,9 @@ use crate::model::element::{STAMP, append_number, split_number};
 use crate::model::history::{EndedItem, Ending, GroupKey};
 use crate::model::id::ItemId;
 use crate::model::id_layout::{suffix, suffix_stamp};
-use crate::model::meta::{Meta, Millis};
+use crate::model::meta::Meta;
 use crate::model::stamp::Stamp;
+use crate::model::time::{Millis, from_millis, millis};
 
 /// Second element of the keys of groups.
 pub(crate) const ENDED: &[u8] = b"ended";
@@ -295,7 +297,7 @@ pub(crate) fn append_item(
         put(out, ATTEMPTS, &[&attempts.to_le_bytes()]);
     }
     if let Some(pushed) = meta.and_then(|meta| meta.enqueued_at) {
-        put(out, PUSHED, &[&pushed.to_le_bytes()]);
+        put(out, PUSHED, &[&millis(pushed).to_le_bytes()]);
     }
     if let Some(reason) = reason {
         put(out, REASON, &[reason.as_bytes()]);
@@ -327,7 +329,7 @@ pub(crate) fn decode_group(value: &[u8]) -> Option<Vec<EndedItem>> {
         match field? {
             (AT, content) => ended = Some(number(content)?),
             (VERSION, content) => version = Some(number(content)?),
-            (STARTED, content) => started = Some(number(content)?),
+            (STARTED, content) => started = Some(from_millis(number(content)?)),
             (WORKER, content) => worker = Some(text(content)?),
             (ITEM, content) => items.push(decode_item(content)?),
             _ => {}
@@ -335,11 +337,11 @@ pub(crate) fn decode_group(value: &[u8]) -> Option<Vec<EndedItem>> {
     }
     let ended = ended?;
     for item in &mut items {
-        item.ended = ended;
+        item.ended = from_millis(ended);
         item.started = started;
         item.worker.clone_from(&worker);
         if item.pushed.is_none() {
-            item.pushed = pushed_about(&item.id, ended, version);
+            item.pushed = pushed_about(&item.id, ended, version).map(from_millis);
         }
     }
     Some(items)
@@ -357,7 +359,7 @@ fn decode_item(value: &[u8]) -> Option<EndedItem> {
         ending: Ending::Done,
         pushed: None,
         started: None,
-        ended: 0,
+        ended: UNIX_EPOCH,
         attempts: 1,
         worker: None,
         reason: None,
@@ -369,7 +371,7 @@ fn decode_item(value: &[u8]) -> Option<EndedItem> {
             (ID, content) => item.id = id(content),
             (ENDING, content) => item.ending = Ending::of(*content.first()?),
             (ATTEMPTS, content) => item.attempts = u32::from_le_bytes(content.try_into().ok()?),
-            (PUSHED, content) => item.pushed = Some(take_number(content)?.0),
+            (PUSHED, content) => item.pushed = Some(from_millis(take_number(content)?.0)),
             (REASON, content) => item.reason = Some(text(content)?),
             (ATTRIBUTE, content) => item.attributes.extend([pair(content)?]),
             (RESULT_LEN, content) => {
@@ -447,7 +449,7 @@ mod tests {
             let group = GroupKey { minute, stamp, first: id.clone() };
             prop_assert_eq!(&group.encode(b"p"), &key);
             prop_assert_eq!(GroupKey::decode(b"p", &key), Some(group));
-            let meta = Meta { enqueued_at: pushed, attributes: attributes.clone(), ..Meta::default() };
+            let meta = Meta { enqueued_at: pushed.map(from_millis), attributes: attributes.clone(), ..Meta::default() };
             let mut value = encode_group(at, version, started, worker.as_deref());
             append_item(&mut value, &id, Ending::of(code), attempts, reason.as_deref(), Some(&meta));
             let from = value.len();
@@ -458,10 +460,10 @@ mod tests {
             let items = decode_group(&value).unwrap();
             let about = pushed_about(&id, at, Some(version));
             let second = EndedItem {
-                id: id.clone(), ending: Ending::Done, pushed: about, started, ended: at, attempts: 1, worker,
-                reason: None, attributes: BTreeMap::new(), result,
+                id: id.clone(), ending: Ending::Done, attempts: 1, worker, reason: None, attributes: BTreeMap::new(), result,
+                pushed: about.map(from_millis), started: started.map(from_millis), ended: from_millis(at),
             };
-            let pushed = pushed.or(about);
+            let pushed = pushed.or(about).map(from_millis);
             let first = EndedItem {
                 ending: Ending::of(code), pushed, attempts, reason, attributes, result: None, ..second.clone()
             };

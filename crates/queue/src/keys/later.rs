@@ -3,7 +3,7 @@
 //! Its side record is in the [agenda](crate::keys::agenda), under the time. Written by pushes for a time and by retries; removed with
 //! whatever makes the item ready, or ends it.
 
-use crate::model::meta::Millis;
+use crate::model::time::Millis;
 
 /// Second element of the key of the value of an item put aside, and of a dead letter.
 pub(crate) const BODY: &[u8] = b"body";

@@ -6,6 +6,7 @@
 use crate::keys::fields::{each, number, pair, put, put_pair, text};
 use crate::model::item_batch::BatchId;
 use crate::model::meta::{Failure, Meta};
+use crate::model::time::{from_millis, millis};
 
 /// Second element of the key of a ready item's side record.
 pub(crate) const META: &[u8] = b"meta";
@@ -91,7 +92,7 @@ pub(crate) fn encode(meta: &Meta) -> Vec<u8> {
         put(&mut out, TRACE_PARENT, &[text.as_bytes()]);
     }
     if let Some(at) = meta.enqueued_at {
-        put(&mut out, ENQUEUED_AT, &[&at.to_le_bytes()]);
+        put(&mut out, ENQUEUED_AT, &[&millis(at).to_le_bytes()]);
     }
     if let Some(len) = meta.payload_len {
         put(&mut out, PAYLOAD_LEN, &[&len.to_le_bytes()]);
@@ -102,13 +103,13 @@ pub(crate) fn encode(meta: &Meta) -> Vec<u8> {
     if let Some(death) = &meta.death {
         failure_field(&mut out, DEATH, death);
     }
-    if let Some(at) = meta.expires {
+    if let Some(at) = meta.expiry() {
         put(&mut out, EXPIRES, &[&at.to_le_bytes()]);
     }
     for batch in &meta.batches {
         put(&mut out, BATCH, &[batch.as_bytes()]);
     }
-    if let Some(until) = meta.unique_until {
+    if let Some(until) = meta.unique_end() {
         put(&mut out, UNIQUE_UNTIL, &[&until.to_le_bytes()]);
     }
     for (tag, content) in &meta.unknown {
@@ -135,12 +136,12 @@ fn read_field(meta: &mut Meta, tag: u8, content: &[u8]) -> Option<()> {
         ATTRIBUTE => meta.attributes.extend([pair(content)?]),
         CONTENT_TYPE => meta.content_type = Some(text(content)?),
         TRACE_PARENT => meta.trace_parent = Some(text(content)?),
-        ENQUEUED_AT => meta.enqueued_at = Some(number(content)?),
+        ENQUEUED_AT => meta.enqueued_at = Some(from_millis(number(content)?)),
         PAYLOAD_LEN => meta.payload_len = Some(number(content)?),
         UNIQUE => meta.unique = Some(content.to_vec()),
         DEATH => meta.death = Some(read_failure(content)?),
-        EXPIRES => meta.expires = Some(number(content)?),
-        UNIQUE_UNTIL => meta.unique_until = Some(number(content)?),
+        EXPIRES => meta.expires = Some(from_millis(number(content)?)),
+        UNIQUE_UNTIL => meta.unique_until = Some(from_millis(number(content)?)),
         BATCH => match BatchId::from_bytes(content) {
             Some(batch) => meta.batches.push(batch),
             // The form of a later version is kept.
@@ -152,14 +153,15 @@ fn read_field(meta: &mut Meta, tag: u8, content: &[u8]) -> Option<()> {
 }
 
 fn failure_field(out: &mut Vec<u8>, tag: u8, failure: &Failure) {
-    put(out, tag, &[&failure.at.to_le_bytes(), &failure.attempt.to_le_bytes(), failure.reason.as_bytes()]);
+    let at = millis(failure.at);
+    put(out, tag, &[&at.to_le_bytes(), &failure.attempt.to_le_bytes(), failure.reason.as_bytes()]);
 }
 
 fn read_failure(content: &[u8]) -> Option<Failure> {
     let (at, rest) = content.split_first_chunk::<8>()?;
     let (attempt, reason) = rest.split_first_chunk::<4>()?;
     Some(Failure {
-        at: u64::from_le_bytes(*at),
+        at: from_millis(u64::from_le_bytes(*at)),
         attempt: u32::from_le_bytes(*attempt),
         reason: text(reason)?,
     })
@@ -173,7 +175,7 @@ mod tests {
 
     fn failure() -> impl Strategy<Value = Failure> {
         (any::<u64>(), any::<u32>(), ".{0,20}").prop_map(|(at, attempt, reason)| Failure {
-            at,
+            at: from_millis(at),
             attempt,
             reason,
         })
@@ -193,8 +195,10 @@ mod tests {
             unknown in prop::collection::vec((prop::sample::select(vec![11_u8, 15, 200]), any::<Vec<u8>>()), 0..3),
         ) -> Meta {
             Meta {
-                attempts, crashes, failures, attributes, content_type, trace_parent, enqueued_at, payload_len, unique,
-                death, expires, unique_until, unknown,
+                attempts, crashes, failures, attributes, content_type, trace_parent, payload_len, unique, death, unknown,
+                enqueued_at: enqueued_at.map(from_millis),
+                expires: expires.map(from_millis),
+                unique_until: unique_until.map(from_millis),
                 batches: batches.iter().map(|(home, unique)| BatchId::with_unique(home, *unique)).collect(),
             }
         }

@@ -5,6 +5,7 @@
 
 use crate::model::meta::MAX_REASON;
 use crate::model::pause::Pause;
+use crate::model::time::{from_millis, millis};
 
 /// Second element of the record's key.
 pub(crate) const PAUSE: &[u8] = b"pause";
@@ -20,14 +21,14 @@ impl Pause {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let reason = &self.reason[..self.reason.floor_char_boundary(MAX_REASON)];
         let mut out = vec![FORMAT, if self.frozen { FROZEN } else { 0 }];
-        out.extend_from_slice(&self.at.to_le_bytes());
+        out.extend_from_slice(&millis(self.at).to_le_bytes());
         out.extend_from_slice(reason.as_bytes());
         out
     }
 
     /// Reads a value. What another version may have meant by one of another layout is not known, so then nothing is to move.
     pub(crate) fn decode(value: &[u8]) -> Pause {
-        Pause::decode_known(value).unwrap_or(Pause { at: 0, frozen: true, reason: String::new() })
+        Pause::decode_known(value).unwrap_or(Pause { frozen: true, ..Pause::default() })
     }
 
     fn decode_known(value: &[u8]) -> Option<Pause> {
@@ -35,7 +36,7 @@ impl Pause {
         let (flags, rest) = rest.split_first()?;
         let (at, reason) = rest.split_first_chunk::<8>()?;
         let reason = std::str::from_utf8(reason).ok()?.to_owned();
-        Some(Pause { at: u64::from_le_bytes(*at), frozen: flags & FROZEN != 0, reason })
+        Some(Pause { at: from_millis(u64::from_le_bytes(*at)), frozen: flags & FROZEN != 0, reason })
     }
 }
 
@@ -47,8 +48,8 @@ mod tests {
 
     #[test]
     fn an_unreadable_pause_record_counts_as_a_freeze() {
-        let unknown = Pause { at: 0, frozen: true, reason: String::new() };
-        let known = Pause { at: 7, frozen: false, reason: "why".to_owned() }.encode();
+        let unknown = Pause { frozen: true, ..Pause::default() };
+        let known = Pause { at: from_millis(7), frozen: false, reason: "why".to_owned() }.encode();
         let other_format = [&[FORMAT + 1], &known[1..]].concat();
         let not_text = [&known[..], b"\xff"].concat();
         for value in [&b""[..], &known[..1], &known[..9], &other_format, &not_text] {
@@ -56,7 +57,10 @@ mod tests {
         }
         // Flags of later versions are passed over.
         let flags = [&[FORMAT, 0xfe], &known[2..]].concat();
-        assert_eq!(Pause::decode(&flags), Pause { at: 7, frozen: false, reason: "why".to_owned() });
+        assert_eq!(
+            Pause::decode(&flags),
+            Pause { at: from_millis(7), frozen: false, reason: "why".to_owned() }
+        );
     }
 
     #[test]
@@ -68,7 +72,7 @@ mod tests {
     proptest! {
         #[test]
         fn pauses_round_trip(at: u64, frozen: bool, reason in "\\PC{0,100}") {
-            let pause = Pause { at, frozen, reason };
+            let pause = Pause { at: from_millis(at), frozen, reason };
             prop_assert_eq!(Pause::decode(&pause.encode()), pause);
         }
 

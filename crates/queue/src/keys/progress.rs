@@ -9,6 +9,7 @@ use crate::keys::fields::{each, put, text};
 use crate::keys::leases::key as lease_key;
 use crate::model::lease_id::LeaseId;
 use crate::model::progress::Progress;
+use crate::model::time::{from_millis, millis};
 
 /// Second element of the record's key.
 pub(crate) const PROGRESS: &[u8] = b"progress";
@@ -30,7 +31,7 @@ pub(crate) struct ProgressRecord(pub(crate) BTreeMap<u32, Progress>);
 impl ProgressRecord {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut items: Vec<_> = self.0.iter().collect();
-        items.sort_by_key(|(_, progress)| std::cmp::Reverse(progress.at));
+        items.sort_by_key(|(_, progress)| std::cmp::Reverse(millis(progress.at)));
         let mut bytes = 0;
         items.retain(|(_, progress)| {
             bytes += FIXED + progress.message.len();
@@ -39,7 +40,7 @@ impl ProgressRecord {
         items.sort_by_key(|(index, _)| **index);
         let mut out = Vec::new();
         for (index, Progress { at, percent, message }) in items {
-            let percent = percent.unwrap_or(UNKNOWN);
+            let (at, percent) = (millis(*at), percent.unwrap_or(UNKNOWN));
             put(&mut out, ITEM, &[&index.to_le_bytes(), &at.to_le_bytes(), &[percent], message.as_bytes()]);
         }
         out
@@ -54,7 +55,8 @@ impl ProgressRecord {
             let (at, rest) = rest.split_first_chunk()?;
             let (percent, message) = rest.split_first()?;
             let percent = Some(*percent).filter(|percent| *percent != UNKNOWN);
-            let progress = Progress { at: u64::from_le_bytes(*at), percent, message: text(message)? };
+            let at = from_millis(u64::from_le_bytes(*at));
+            let progress = Progress { at, percent, message: text(message)? };
             record.0.insert(u32::from_le_bytes(*index), progress);
         }
         Some(record)
@@ -75,7 +77,7 @@ mod tests {
     #[test]
     fn a_long_record_has_the_newest_progress() {
         let message = "m".repeat(200);
-        let progress = |at: u64| Progress::new(at, None, &message);
+        let progress = |at: u64| Progress::new(from_millis(at), None, &message);
         let record = ProgressRecord((0..1_000).map(|index| (index, progress(u64::from(index)))).collect());
         let encoded = record.encode();
         assert!(encoded.len() <= MOST && encoded.len() > MOST - 300, "{}", encoded.len());
@@ -86,7 +88,7 @@ mod tests {
     proptest! {
         #[test]
         fn records_round_trip(items in prop::collection::btree_map(any::<u32>(), any::<(u64, Option<u8>, String)>(), 0..5)) {
-            let items = items.into_iter().map(|(index, (at, percent, message))| (index, Progress::new(at, percent, &message)));
+            let items = items.into_iter().map(|(index, (at, percent, message))| (index, Progress::new(from_millis(at), percent, &message)));
             let record = ProgressRecord(items.collect());
             prop_assert_eq!(ProgressRecord::decode(&record.encode()), Some(record));
         }

@@ -1,10 +1,14 @@
 //! How a sweeper's clock compares with those of other sweepers.
 
+use std::time::Duration;
+
 /// The clock of a sweeper's process is far from the one of another sweeper of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClocksDiffer {
-    /// How far it is ahead, in milliseconds; negative if it is behind.
-    pub ahead: i64,
+    /// How far the two are apart, in whole milliseconds.
+    pub apart: Duration,
+    /// Whether it is ahead of the other one; otherwise it is behind.
+    pub is_ahead: bool,
     /// How far the sweeper goes by its own clock.
     pub believed: Believed,
 }

@@ -1,6 +1,6 @@
 //! How many items a queue has, and in which state.
 
-use crate::model::meta::Millis;
+use std::time::SystemTime;
 
 /// Whether a queue has items that are ready, running, or scheduled: items that are not ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub struct Unfinished {
     /// Some are running: a worker has them on a lease.
     pub running: bool,
     /// Some are scheduled or wait for a retry: when the first of them is due.
-    pub waiting: Option<Millis>,
+    pub waiting: Option<SystemTime>,
 }
 
 impl Unfinished {

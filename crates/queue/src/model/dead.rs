@@ -3,19 +3,20 @@
 //! This file has the operations in a transaction of the caller's. `whole` has the operations that run their own transactions.
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 
 use crate::model::id::ItemId;
-use crate::model::meta::{Meta, Millis};
+use crate::model::meta::Meta;
 
 /// An item that is not tried any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetter {
     /// Which item it is.
     pub id: ItemId,
-    /// When it became a dead letter; 0 if that is not known.
-    pub died_at: Millis,
+    /// When it became a dead letter; the start of 1970 if that is not known.
+    pub died_at: SystemTime,
     /// Why, for people.
     pub reason: String,
     /// Its attempts, their failures, and its attributes.
@@ -28,7 +29,8 @@ pub struct DeadLetter {
 
 impl DeadLetter {
     pub(crate) fn new(id: ItemId, meta: Meta, payload: Option<Bytes>) -> DeadLetter {
-        let (died_at, reason) = meta.death.as_ref().map_or((0, ""), |death| (death.at, &death.reason));
+        let (died_at, reason) =
+            meta.death.as_ref().map_or((UNIX_EPOCH, ""), |death| (death.at, &death.reason));
         DeadLetter { id, died_at, reason: reason.to_owned(), payload, unreadable: None, meta: Arc::new(meta) }
     }
 }

@@ -1,14 +1,16 @@
 //! The crate's errors: one enum for each kind of operation.
 
+use std::time::SystemTime;
+
 use foundationdb::FdbError;
 
 use crate::model::id::ItemId;
 use crate::model::item_batch::{BatchId, MAX_ITEM_BATCHES};
 use crate::model::kind::Kind;
-use crate::model::meta::Millis;
 use crate::model::pause::Pause;
 use crate::model::retry_error::{Attempts, RetryError};
 use crate::model::sizes::{MAX_NAME, MAX_PREFIX};
+use crate::model::time::millis;
 
 /// A queue cannot have this name or prefix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -359,15 +361,17 @@ pub enum PushError {
         /// The longest possible in bytes.
         limit: usize,
     },
-    /// An item would expire before it becomes ready. Nothing was written.
+    /// An item would expire before it becomes ready, or in the same millisecond. Nothing was written.
     #[error(
-        "item would expire at {expires} and become ready at {due}, in milliseconds since 1970; let it expire later"
+        "item would expire at {} and become ready at {}, in milliseconds since 1970; let it expire later",
+        millis(*.expires),
+        millis(*.due)
     )]
     ExpiresBeforeDue {
         /// When it becomes ready.
-        due: Millis,
+        due: SystemTime,
         /// When it would expire.
-        expires: Millis,
+        expires: SystemTime,
     },
     /// An item is to replace another, or to have a unique key for a time, and has no unique key. Nothing was written.
     #[error("item has no unique key, so it can neither have it for a time nor replace another; give it one")]

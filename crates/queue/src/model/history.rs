@@ -6,12 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::model::id::ItemId;
-use crate::model::meta::Millis;
 use crate::model::schedule::ATTRIBUTES;
 use crate::model::stamp::Stamp;
+use crate::model::time::millis;
 
 /// The longest time for which ended items are kept. To find one by its id, a key range for each hour of it is read.
 pub const MAX_HISTORY: Duration = Duration::from_hours(30 * 24);
@@ -110,11 +110,11 @@ pub struct EndedItem {
     pub ending: Ending,
     /// When it was pushed: as the producer says; or by the versions of its push and of its end, which is right to about a second but for jumps of
     /// the versions. `None` if its id tells no version.
-    pub pushed: Option<Millis>,
+    pub pushed: Option<SystemTime>,
     /// When its last fetch was made, if it ended on the lease of that fetch and the session that fetched it.
-    pub started: Option<Millis>,
+    pub started: Option<SystemTime>,
     /// When it ended, by the clock of the process that ended it.
-    pub ended: Millis,
+    pub ended: SystemTime,
     /// How many attempts it had, the last one included if it ended with an attempt.
     pub attempts: u32,
     /// The worker that ended it, as [`Lease::note_worker`](crate::Lease::note_worker) named it; otherwise the process, as its [`Recorder`](crate::Recorder) says.
@@ -195,10 +195,10 @@ pub struct HistoryFilter {
     pub attributes: Vec<(String, String)>,
     /// Items of this schedule.
     pub schedule: Option<String>,
-    /// Items that ended at this time or later.
-    pub since: Option<Millis>,
-    /// Items that ended before this time.
-    pub until: Option<Millis>,
+    /// Items that ended in the [millisecond](crate::millis) of this time or later.
+    pub since: Option<SystemTime>,
+    /// Items that ended before the millisecond of this time.
+    pub until: Option<SystemTime>,
 }
 
 impl HistoryFilter {
@@ -207,8 +207,8 @@ impl HistoryFilter {
         self.ending.is_none_or(|ending| ending == item.ending)
             && self.attributes.iter().all(has)
             && self.schedule.as_deref().is_none_or(|schedule| item.schedule() == Some(schedule))
-            && self.since.is_none_or(|since| item.ended >= since)
-            && self.until.is_none_or(|until| item.ended < until)
+            && self.since.is_none_or(|since| millis(item.ended) >= millis(since))
+            && self.until.is_none_or(|until| millis(item.ended) < millis(until))
     }
 }
 

@@ -1,7 +1,8 @@
 //! The effect of a change on one item.
 
+use std::time::SystemTime;
+
 use crate::model::id::ItemId;
-use crate::model::meta::Millis;
 use crate::model::view::ItemState;
 
 /// The effect of a change on an item.
@@ -14,7 +15,7 @@ pub enum ItemChange {
     /// It stays a dead letter, because this item has its unique key.
     UniqueTaken(ItemId),
     /// It keeps its time, since it expires before the new one, or at it: no attempt could ever begin. This is when.
-    ExpiresFirst(Millis),
+    ExpiresFirst(SystemTime),
     /// The queue has no item of this id. It may have ended.
     Gone,
 }

@@ -1,12 +1,10 @@
 //! An item's side record: all its data except the payload.
 
 use std::collections::BTreeMap;
+use std::time::SystemTime;
 
 use crate::model::item_batch::BatchId;
-
-/// Milliseconds since the start of 1970, as records have them. [`from_millis`](crate::from_millis) and
-/// [`millis`](crate::millis) convert them.
-pub type Millis = u64;
+use crate::model::time::{Millis, millis};
 
 /// The most failures that are kept of an item: the newest.
 pub const MAX_FAILURES: usize = 10;
@@ -14,7 +12,8 @@ pub const MAX_FAILURES: usize = 10;
 /// The most bytes that are kept of what a failure says.
 pub const MAX_REASON: usize = 500;
 
-/// The side record of an item. One that was pushed without attributes and never failed has none.
+/// The side record of an item. One that was pushed without attributes and never failed has none. Its times are stored to the
+/// [millisecond](crate::millis).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Meta {
     /// How often it was taken and neither finished nor given back.
@@ -30,7 +29,7 @@ pub struct Meta {
     /// The W3C `traceparent` of what the item was pushed for.
     pub trace_parent: Option<String>,
     /// When it was pushed.
-    pub enqueued_at: Option<Millis>,
+    pub enqueued_at: Option<SystemTime>,
     /// The whole payload's length in bytes, where it is stored in several values.
     pub payload_len: Option<u64>,
     /// The key under which it is the only one.
@@ -38,9 +37,9 @@ pub struct Meta {
     /// Why it is a dead letter, and since when.
     pub death: Option<Failure>,
     /// When it expires, if no attempt has begun by then.
-    pub expires: Option<Millis>,
+    pub expires: Option<SystemTime>,
     /// Until when the unique key is taken, whatever becomes of the item; `None`: until the item ends.
-    pub unique_until: Option<Millis>,
+    pub unique_until: Option<SystemTime>,
     /// The batches that it is a member of, until it ends: the one that it was pushed to, and any that it joined later.
     pub batches: Vec<BatchId>,
     /// Fields of later versions, kept as they are.
@@ -50,8 +49,8 @@ pub struct Meta {
 /// How an attempt ended that did not finish the item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// When.
-    pub at: Millis,
+    /// When, stored to the [millisecond](crate::millis). The start of 1970 if that is not known.
+    pub at: SystemTime,
     /// Which attempt it was, from 1.
     pub attempt: u32,
     /// The reason, for people: at most [`MAX_REASON`] bytes are kept.
@@ -60,7 +59,7 @@ pub struct Failure {
 
 impl Failure {
     /// A failure; a long reason is cut.
-    pub fn new(at: Millis, attempt: u32, reason: &str) -> Failure {
+    pub fn new(at: SystemTime, attempt: u32, reason: &str) -> Failure {
         Failure { at, attempt, reason: reason[..reason.floor_char_boundary(MAX_REASON)].to_owned() }
     }
 
@@ -81,9 +80,19 @@ impl Meta {
         self.attempts == 0 && self.failures.is_empty()
     }
 
-    /// Whether the item has expired at `now` by its own expiry.
-    pub fn has_expired(&self, now: Millis) -> bool {
-        self.may_expire() && self.expires.is_some_and(|expires| expires <= now)
+    /// Whether the item has expired at `now` by its own expiry, to the [millisecond](crate::millis).
+    pub fn has_expired(&self, now: SystemTime) -> bool {
+        self.may_expire() && self.expiry().is_some_and(|expires| expires <= millis(now))
+    }
+
+    /// When it expires, as rows have it.
+    pub(crate) fn expiry(&self) -> Option<Millis> {
+        self.expires.map(millis)
+    }
+
+    /// Until when its unique key is taken, as rows have it.
+    pub(crate) fn unique_end(&self) -> Option<Millis> {
+        self.unique_until.map(millis)
     }
 
     /// Fields that this version does not know, by their tags: of a later version, or a side record that could not be read.
@@ -108,24 +117,35 @@ impl Meta {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
     use super::*;
+    use crate::model::time::from_millis;
 
     #[test]
     fn the_newest_failures_are_kept() {
         let mut meta = Meta::default();
         for attempt in 1..=12 {
-            meta.failed(&Failure::new(0, attempt, "no"));
+            meta.failed(&Failure::new(UNIX_EPOCH, attempt, "no"));
         }
         assert_eq!(meta.failures.len(), MAX_FAILURES);
         assert_eq!(meta.failures.last().map(|failure| failure.attempt), Some(12));
     }
 
     #[test]
+    fn an_item_expires_in_the_millisecond_that_is_stored() {
+        let expires = from_millis(7) + Duration::from_micros(900);
+        let meta = Meta { expires: Some(expires), ..Meta::default() };
+        assert!(!meta.has_expired(from_millis(6) + Duration::from_micros(999)));
+        assert!(meta.has_expired(from_millis(7)));
+    }
+
+    #[test]
     fn a_long_failure_reason_is_cut_between_characters() {
-        let failure = Failure::new(0, 1, &"é".repeat(300));
+        let failure = Failure::new(UNIX_EPOCH, 1, &"é".repeat(300));
         assert_eq!(failure.reason, "é".repeat(250));
         let mut meta = Meta::default();
-        meta.failed(&Failure { at: 0, attempt: 1, reason: "é".repeat(300) });
+        meta.failed(&Failure { at: UNIX_EPOCH, attempt: 1, reason: "é".repeat(300) });
         assert_eq!(meta.failures, [failure]);
     }
 }

@@ -57,7 +57,7 @@ pub struct NewItem {
     /// When a [`Sweeper`](crate::Sweeper) makes the item ready, by its clock and to the millisecond;
     /// `None`: the item is ready at once. If no sweeper runs, the item stays scheduled.
     pub due: Option<SystemTime>,
-    /// When the item expires, to the millisecond, and after [`due`](NewItem::due): if no attempt has begun by then, none begins any more.
+    /// When the item expires, to the millisecond, and in a later millisecond than [`due`](NewItem::due): if no attempt has begun by then, none begins any more.
     /// A [`Sweeper`](crate::Sweeper) ends the item then, by its clock, within the length of a lease; and a program that calls handlers asks
     /// [`Meta::has_expired`] before the first attempt. `None`: it never expires.
     pub expires: Option<SystemTime>,
@@ -197,9 +197,9 @@ impl NewItem {
             return Err(PushError::ReplacesInBatch);
         }
         if let (Some(due), Some(expires)) = (self.due, self.expires)
-            && expires <= due
+            && millis(expires) <= millis(due)
         {
-            return Err(PushError::ExpiresBeforeDue { due: millis(due), expires: millis(expires) });
+            return Err(PushError::ExpiresBeforeDue { due, expires });
         }
         if self.priority != 0 && !matches!(kind, Kind::Priority(..)) {
             return Err(PushError::NoPriorities { priority: self.priority });
@@ -213,10 +213,10 @@ impl NewItem {
             attributes: self.attributes.clone(),
             content_type: self.content_type.clone(),
             trace_parent: self.trace_parent.clone(),
-            enqueued_at: self.enqueued_at.map(millis),
-            expires: self.expires.map(millis),
+            enqueued_at: self.enqueued_at,
+            expires: self.expires,
             unique: self.unique.clone(),
-            unique_until: self.unique_until.map(millis),
+            unique_until: self.unique_until,
             batches: self.batch.iter().cloned().collect(),
             ..Meta::default()
         }
@@ -323,6 +323,8 @@ fn attributes_len(attributes: &BTreeMap<String, String>) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
     use super::*;
     use crate::keys::meta::encode;
     use crate::model::kind::{End, Packing};
@@ -373,6 +375,16 @@ mod tests {
     }
 
     #[test]
+    fn an_item_expires_in_a_later_millisecond_than_it_is_due() {
+        let of = |due: u64, expires: u64| {
+            let at = |micros| UNIX_EPOCH + Duration::from_micros(micros);
+            NewItem::new("").with_due(at(due)).with_expiry(at(expires)).check(Kind::Fifo, MAX_PAYLOAD)
+        };
+        assert!(matches!(of(7_100, 7_900), Err(PushError::ExpiresBeforeDue { .. })));
+        of(7_999, 8_000).unwrap();
+    }
+
+    #[test]
     fn a_content_type_with_nul_is_refused_in_new_items_only() {
         let item = NewItem { content_type: Some("text/plain\0".to_owned()), ..NewItem::default() };
         let error = item.check_new(Kind::Fifo, MAX_PAYLOAD).expect_err("no program can be given it");
@@ -419,7 +431,7 @@ mod tests {
             item = more;
         }
         assert!(item.attributes.len() > 1_000);
-        let failure = Failure::new(0, 1, &"x".repeat(MAX_REASON));
+        let failure = Failure::new(from_millis(0), 1, &"x".repeat(MAX_REASON));
         let meta =
             Meta { failures: vec![failure.clone(); MAX_FAILURES], death: Some(failure), ..item.meta() };
         assert!(encode(&meta).len() < MAX_VALUE / 2);

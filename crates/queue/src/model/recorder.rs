@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use crate::model::history::MAX_WORKER;
-use crate::model::meta::Millis;
-use crate::model::time::millis;
+use crate::model::time::{Millis, millis};
 
 /// When a [`Recorder`] records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,14 +1,15 @@
 //! Scheduled items.
 
+use std::time::SystemTime;
+
 use crate::model::id::ItemId;
 use crate::model::item::Item;
-use crate::model::meta::Millis;
 
 /// An item that is scheduled, or waits for a retry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScheduledItem {
     /// When it becomes ready.
-    pub due: Millis,
+    pub due: SystemTime,
     /// Which item it is.
     pub id: ItemId,
     /// The item; or why it cannot be read: something of it is missing or damaged.

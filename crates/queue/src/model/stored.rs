@@ -1,8 +1,10 @@
 //! Items that come with a history: from another queue, or from an export.
 
+use std::time::SystemTime;
+
 use bytes::Bytes;
 
-use crate::model::meta::{MAX_FAILURES, Meta, Millis};
+use crate::model::meta::{MAX_FAILURES, Meta};
 
 /// The state of a stored item.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -10,8 +12,8 @@ pub enum State {
     /// To be taken.
     #[default]
     Ready,
-    /// For this time, to become ready.
-    Later(Millis),
+    /// For this time, to become ready; stored to the [millisecond](crate::millis).
+    Later(SystemTime),
     /// For somebody to decide: it is a dead letter.
     Dead,
 }
@@ -53,6 +55,7 @@ mod tests {
     use crate::model::kind::Kind;
     use crate::model::meta::Failure;
     use crate::model::sizes::MAX_VALUE;
+    use crate::model::time::from_millis;
 
     #[test]
     fn a_record_too_long_for_a_value_is_refused() {
@@ -70,19 +73,20 @@ mod tests {
 
     #[test]
     fn only_a_dead_letters_record_has_its_cause() {
-        let death = Some(Failure::new(1, 1, "no"));
+        let death = Some(Failure::new(from_millis(1), 1, "no"));
         let meta = Meta { death: death.clone(), payload_len: Some(3), ..Meta::default() };
         let of = |state| StoredItem { meta: meta.clone(), state, ..StoredItem::default() }.record();
         assert_eq!(of(State::Dead), Meta { death, ..Meta::default() });
-        assert_eq!((of(State::Ready), of(State::Later(7))), (Meta::default(), Meta::default()));
+        assert_eq!((of(State::Ready), of(State::Later(from_millis(7)))), (Meta::default(), Meta::default()));
     }
 
     #[test]
     fn too_many_failures_and_long_reasons_are_cut() {
-        let failure = |attempt| Failure { at: 1, attempt, reason: "x".repeat(1_000) };
+        let failure = |attempt| Failure { at: from_millis(1), attempt, reason: "x".repeat(1_000) };
         let meta = Meta { failures: (1..=12).map(failure).collect(), ..Meta::default() };
         let record = StoredItem { meta, ..StoredItem::default() }.record();
-        let kept: Vec<_> = (3..=12).map(|attempt| Failure::new(1, attempt, &"x".repeat(500))).collect();
+        let kept: Vec<_> =
+            (3..=12).map(|attempt| Failure::new(from_millis(1), attempt, &"x".repeat(500))).collect();
         assert_eq!(record.failures, kept);
     }
 }

@@ -2,14 +2,14 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::model::id::ItemId;
 use crate::model::item::Item;
 use crate::model::lease_id::LeaseId;
-use crate::model::meta::Millis;
 use crate::model::progress::Progress;
 use crate::model::session_id::SessionId;
+use crate::model::time::{Millis, from_millis, millis};
 
 /// The state of an item.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -84,7 +84,7 @@ pub struct ItemView {
     /// and otherwise the one that comes next.
     pub item: Result<Item, String>,
     /// When it becomes ready, if it is scheduled or retrying.
-    pub due: Option<Millis>,
+    pub due: Option<SystemTime>,
     /// Its lease, if it is running.
     pub lease: Option<LeaseView>,
     /// How far its handler is, if it is running and its handler has reported that.
@@ -128,8 +128,8 @@ pub struct ItemPage {
 pub enum Cursor {
     /// Behind a ready item, or a dead letter.
     Item(ItemId),
-    /// Behind an item that is due at a time.
-    Due(Millis, ItemId),
+    /// Behind an item that is due at a time, to the [millisecond](crate::millis).
+    Due(SystemTime, ItemId),
     /// Behind the item of this index of a lease.
     Leased(LeaseId, u32),
 }
@@ -150,7 +150,7 @@ impl Cursor {
 
     /// The item that it is behind, by its time and id.
     pub(crate) fn due(&self) -> Option<(Millis, &ItemId)> {
-        if let Cursor::Due(due, id) = self { Some((*due, id)) } else { None }
+        if let Cursor::Due(due, id) = self { Some((millis(*due), id)) } else { None }
     }
 
     /// The lease that it is in.
@@ -174,7 +174,7 @@ impl Cursor {
 
 fn parse_due(text: &str) -> Option<Cursor> {
     let (due, id) = text.split_once('.')?;
-    Some(Cursor::Due(due.parse().ok()?, id.parse().ok()?))
+    Some(Cursor::Due(from_millis(due.parse().ok()?), id.parse().ok()?))
 }
 
 fn parse_leased(text: &str) -> Option<Cursor> {
@@ -192,7 +192,7 @@ impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Cursor::Item(id) => id.fmt(f),
-            Cursor::Due(due, id) => write!(f, "{due}.{id}"),
+            Cursor::Due(due, id) => write!(f, "{}.{id}", millis(*due)),
             Cursor::Leased(LeaseId { session, number }, index) => write!(f, "{session:?}.{number}.{index}"),
         }
     }
@@ -221,7 +221,7 @@ mod tests {
         let id = ItemId::from(Stamp::from([7; 12]));
         let cursors = [
             (ItemState::Ready, Cursor::Item(id.clone())),
-            (ItemState::Scheduled, Cursor::Due(7, id)),
+            (ItemState::Scheduled, Cursor::Due(from_millis(7), id)),
             (ItemState::Running, Cursor::Leased(LeaseId { session: SessionId([1; 16]), number: 2 }, 3)),
         ];
         for (state, _) in &cursors {
@@ -238,7 +238,7 @@ mod tests {
             let id = ItemId::from(Stamp::from(id));
             let cursors = [
                 (ItemState::Dead, Cursor::Item(id.clone())),
-                (ItemState::Retrying, Cursor::Due(due, id)),
+                (ItemState::Retrying, Cursor::Due(from_millis(due), id)),
                 (ItemState::Running, Cursor::Leased(LeaseId { session: SessionId(session), number }, index)),
             ];
             for (state, cursor) in cursors {

@@ -9,7 +9,7 @@ use crate::keys::Space;
 use crate::keys::agenda::{Agenda, Event};
 use crate::keys::batches::mark_version;
 use crate::model::error::QueueError;
-use crate::model::meta::Millis;
+use crate::model::time::Millis;
 use crate::run::range_read::RangeRead;
 
 /// Something for each event.

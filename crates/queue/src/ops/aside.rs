@@ -12,7 +12,7 @@ use crate::keys::Space;
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
 use crate::model::item::Item;
-use crate::model::meta::Millis;
+use crate::model::time::Millis;
 use crate::ops::scan::{Row, decode_meta};
 use crate::ops::{bodies, place, scan};
 use crate::run::range_read::RangeRead;

@@ -14,6 +14,7 @@ use crate::model::kind::Kind;
 use crate::model::lease_id::LeaseId;
 use crate::model::meta::Meta;
 use crate::model::place::Place;
+use crate::model::time::from_millis;
 use crate::model::view::{Cursor, ItemState};
 use crate::ops::aside::delayed;
 use crate::ops::cancel::CANCELLED;
@@ -130,7 +131,7 @@ pub(crate) async fn waiting(
     let (mut page, mut bytes) = (CancelPage::default(), 0);
     let mut wanted = Vec::new();
     for (due, id, record) in delayed(space, tr, behind.and_then(Cursor::due), PAGE).await? {
-        page.next = Some(Cursor::Due(due, id.clone()));
+        page.next = Some(Cursor::Due(from_millis(due), id.clone()));
         let is_of_state = state.is_none_or(|state| state == state_of(&record));
         if !is_of_state || !space.kind.owns(&id) || !page.wants(&id, &record, &is_wanted) {
             continue;

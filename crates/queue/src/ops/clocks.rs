@@ -15,8 +15,8 @@ use crate::keys::clocks::{Reading, Readings};
 use crate::keys::{Counter, Space};
 use crate::model::clocks::{Believed, ClocksDiffer};
 use crate::model::error::QueueError;
-use crate::model::meta::Millis;
 use crate::model::session_id::SessionId;
+use crate::model::time::Millis;
 use crate::ops::schedule::write::wake_sweepers;
 use crate::run::pause::check_unfrozen;
 use mutant::mutant;
@@ -225,7 +225,11 @@ impl Judgement {
             (None, Some(_)) => Believed::NotForRemovals,
             (None, None) => Believed::InAll,
         };
-        self.ahead.map(|ahead| ClocksDiffer { ahead, believed })
+        self.ahead.map(|ahead| ClocksDiffer {
+            apart: Duration::from_millis(ahead.unsigned_abs()),
+            is_ahead: ahead > 0,
+            believed,
+        })
     }
 
     /// The time by which a sweeper works whose clock says `own`.

@@ -8,6 +8,7 @@ use crate::keys::leases::Header;
 use crate::keys::{Counter, Space, counters, range};
 use crate::model::counts::{Counts, Unfinished};
 use crate::model::error::QueueError;
+use crate::model::time::from_millis;
 use crate::ops::agenda::{First, first};
 use crate::ops::find::first_key;
 use crate::ops::len::len;
@@ -18,7 +19,8 @@ pub(crate) async fn rest(space: &Space, tr: &Transaction) -> Result<Unfinished, 
     let any = async |range| first_key(tr, &range).await.map(|key| key.is_some());
     let plain = try_join3(any(space.item_range()), any(range(&space.leases)), first(&space.later, tr));
     let ((ready, running, waiting), parted) = try_join(plain, any(space.parted_range())).await?;
-    let waiting = waiting.and_then(|first| if let First::At(due) = first { Some(due) } else { None });
+    let waiting =
+        waiting.and_then(|first| if let First::At(due) = first { Some(from_millis(due)) } else { None });
     Ok(Unfinished { ready: ready || parted, running, waiting })
 }
 

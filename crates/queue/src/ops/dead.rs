@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
 use bytes::Bytes;
 use foundationdb::Transaction;
@@ -78,7 +79,7 @@ fn letter(
 /// A letter by its record alone.
 fn without_payload(space: &Space, id: &ItemId, record: &[u8]) -> DeadLetter {
     let meta = decode(space, id, record).unwrap_or_else(|error| Meta {
-        death: Some(Failure::new(0, 0, &error.to_string())),
+        death: Some(Failure::new(UNIX_EPOCH, 0, &error.to_string())),
         ..meta::as_it_is(record)
     });
     DeadLetter::new(id.clone(), meta, None)

@@ -7,8 +7,9 @@ use crate::keys::{Space, chunks, meta};
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
 use crate::model::item_change::ItemChange;
-use crate::model::meta::{Meta, Millis};
+use crate::model::meta::Meta;
 use crate::model::sizes::PAYLOAD_CEILING;
+use crate::model::time::Millis;
 use crate::model::view::ItemState;
 use crate::ops::locate::{Located, ScheduledRecord, locate, locate_unleased, refused, state_of};
 use crate::ops::push::{StoredValue, stored_value};
@@ -131,7 +132,7 @@ impl Editable {
         self.meta = self.meta.replaced_by(new);
         // It keeps its time, and is not to expire before that.
         let due_then = self.record.as_ref().filter(|_| due.is_none()).map(|found| found.due);
-        if due_then.zip(self.meta.expires).is_some_and(|(due, expires)| expires <= due) {
+        if due_then.zip(self.meta.expiry()).is_some_and(|(due, expires)| expires <= due) {
             self.meta.expires = before;
         }
         item_times::note_expiry(space, tr, &self.id, &meta::encode(&self.meta));

@@ -6,9 +6,10 @@ use crate::keys::leases::Held;
 use crate::keys::{Space, meta};
 use crate::model::error::QueueError;
 use crate::model::lease_id::LeaseId;
-use crate::model::meta::{Failure, Meta, Millis};
+use crate::model::meta::{Failure, Meta};
 use crate::model::rng::Rng;
 use crate::model::rules::RetryRules;
+use crate::model::time::{Millis, from_millis, span_millis};
 use crate::ops::cost::part_bytes;
 use crate::ops::transition::{After, Before, Record, Subject, Transitions};
 use crate::ops::{cost, lease, place};
@@ -130,13 +131,13 @@ fn next(held: &Held, terms: Terms, random: u64) -> (After<'static>, Record<'_>) 
 fn crashed(mut meta: Meta, terms: Terms, random: u64) -> (Meta, Option<Millis>) {
     meta.attempts = meta.attempts.saturating_add(1);
     meta.crashes = meta.crashes.saturating_add(1);
-    meta.failed(&Failure::new(terms.at, meta.attempts, RAN_OUT));
+    meta.failed(&Failure::new(from_millis(terms.at), meta.attempts, RAN_OUT));
     let pause = terms.retry.delay(meta.attempts, random);
     if pause.is_none() {
         let reason = format!("no attempt left of {}: {RAN_OUT}", terms.retry.max_attempts);
-        meta.death = Some(Failure::new(terms.at, meta.attempts, &reason));
+        meta.death = Some(Failure::new(from_millis(terms.at), meta.attempts, &reason));
     }
-    (meta, pause.map(|pause| Millis::try_from(pause.as_millis()).unwrap_or(Millis::MAX)))
+    (meta, pause.map(span_millis))
 }
 
 #[cfg(test)]
@@ -167,7 +168,7 @@ mod tests {
         let (third, pause) = crashed(second, terms(), 0);
         assert_eq!((third.failures.len(), pause), (3, None));
         let death = third.death.expect("that was the last attempt");
-        assert_eq!((death.at, death.attempt), (7, 3));
+        assert_eq!((death.at, death.attempt), (from_millis(7), 3));
         assert_eq!(death.reason, format!("no attempt left of 3: {RAN_OUT}"));
     }
 

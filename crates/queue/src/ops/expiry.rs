@@ -8,8 +8,9 @@ use crate::keys::{Space, later, meta};
 use crate::model::error::QueueError;
 use crate::model::history::Ending;
 use crate::model::id::ItemId;
-use crate::model::meta::{Failure, Meta, Millis};
+use crate::model::meta::{Failure, Meta};
 use crate::model::rules::OnExpiry;
+use crate::model::time::{Millis, from_millis};
 use crate::ops::scan::{Row, decode_meta};
 use crate::ops::transition::{After, Before, Record, Subject, Transitions};
 use crate::ops::{cost, place, unique};
@@ -46,7 +47,7 @@ pub(crate) struct ExpiredPage {
 
 /// The side record of an item that becomes a dead letter because it expired.
 pub(crate) fn dead_letter(mut meta: Meta, at: Millis) -> Meta {
-    let failure = Failure::new(at, 0, EXPIRED);
+    let failure = Failure::new(from_millis(at), 0, EXPIRED);
     // A letter that is retried has failed before, so it does not expire once more.
     meta.failed(&failure);
     Meta { death: Some(failure), ..meta }
@@ -111,7 +112,7 @@ async fn find(space: &Space, tr: &Transaction, key: &[u8]) -> Result<(ItemId, Op
     let expires = |record: &[u8]| {
         let meta = meta::decode(record);
         meta.is_some_and(|meta| {
-            meta.expires == Some(time) && (meta.may_expire() || mutant("expire-tried-items"))
+            meta.expiry() == Some(time) && (meta.may_expire() || mutant("expire-tried-items"))
         })
     };
     if let Some((value, meta)) = ready.zip(meta) {

@@ -5,7 +5,7 @@ use mutant::bound;
 
 use crate::keys::{Space, after, operations, range};
 use crate::model::error::QueueError;
-use crate::model::meta::Millis;
+use crate::model::time::Millis;
 use crate::ops::times;
 use crate::run::range_read::RangeRead;
 use crate::run::version::now;

@@ -11,7 +11,7 @@ use crate::keys::{Space, later, meta};
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
 use crate::model::item_change::ItemChange;
-use crate::model::meta::Millis;
+use crate::model::time::Millis;
 use crate::model::view::ItemState;
 use crate::ops::peek::possible;
 use crate::ops::running;

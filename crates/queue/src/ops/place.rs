@@ -6,7 +6,8 @@ use foundationdb::Transaction;
 use crate::keys::{Space, after, later, meta};
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
-use crate::model::meta::{Meta, Millis};
+use crate::model::meta::Meta;
+use crate::model::time::Millis;
 use crate::ops::{item_times, unique};
 use mutant::mutant;
 

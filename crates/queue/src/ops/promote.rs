@@ -6,7 +6,7 @@ use foundationdb::Transaction;
 use crate::keys::{Space, after};
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
-use crate::model::meta::Millis;
+use crate::model::time::Millis;
 use crate::ops::bodies::{self, Bodies};
 use crate::ops::transition::{After, Before, Subject, Transitions};
 use crate::ops::{cost, place};

@@ -6,7 +6,8 @@ use crate::keys::{Space, meta};
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
 use crate::model::item_change::ItemChange;
-use crate::model::meta::{Meta, Millis};
+use crate::model::meta::Meta;
+use crate::model::time::{Millis, from_millis};
 use crate::model::view::ItemState;
 use crate::ops::dead_page::{DeadLetterAction, Which, page};
 use crate::ops::locate::{Located, ScheduledRecord, locate, refused, state_of};
@@ -27,7 +28,7 @@ pub(crate) async fn item(
         (Some(Located::Ready(row)), Some(due)) => {
             let meta = decode_meta(space, &row)?;
             if let Some(expires) = expires_first(&meta, due) {
-                return Ok(Act::Nothing(ItemChange::ExpiresFirst(expires)));
+                return Ok(Act::Nothing(ItemChange::ExpiresFirst(from_millis(expires))));
             }
             let item = Subject::changed(id, &row.value, meta);
             one(space, tr, Before::Ready, After::Scheduled(due), item).await?;
@@ -38,7 +39,7 @@ pub(crate) async fn item(
             // A record that cannot be read says nothing of an expiry.
             let meta = meta::decode(&found.record).unwrap_or_default();
             if let Some(expires) = due.and_then(|due| expires_first(&meta, due)) {
-                return Ok(Act::Nothing(ItemChange::ExpiresFirst(expires)));
+                return Ok(Act::Nothing(ItemChange::ExpiresFirst(from_millis(expires))));
             }
             match due {
                 None => hasten(space, tr, id, &found).await?,
@@ -56,7 +57,7 @@ pub(crate) async fn item(
 
 /// When an item expires that is to wait until `due`, if that is not later.
 fn expires_first(meta: &Meta, due: Millis) -> Option<Millis> {
-    meta.expires.filter(|expires| meta.may_expire() && *expires <= due)
+    meta.expiry().filter(|expires| meta.may_expire() && *expires <= due)
 }
 
 /// Makes a waiting item ready now, or a dead letter with all its attempts before it.

@@ -9,7 +9,7 @@ use foundationdb::Transaction;
 use crate::keys::{Space, after, meta, range};
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
-use crate::model::meta::Millis;
+use crate::model::time::{Millis, millis};
 use crate::ops::cost;
 use crate::ops::dead_page::purge;
 use crate::run::pause::check_unfrozen;
@@ -75,5 +75,5 @@ pub(crate) async fn remove_old(
 /// When a letter died, if that is known and everything of it can be read.
 fn died_at(record: &[u8]) -> Option<Millis> {
     let meta = meta::decode(record).filter(|meta| meta::unreadable(meta).is_none())?;
-    meta.death.map(|death| death.at).filter(|at| *at > 0)
+    meta.death.map(|death| millis(death.at)).filter(|at| *at > 0)
 }

@@ -5,8 +5,8 @@ use mutant::bound;
 
 use crate::keys::{Space, times};
 use crate::model::error::QueueError;
-use crate::model::meta::Millis;
 use crate::model::sightings::Sightings;
+use crate::model::time::Millis;
 use crate::run::version::now;
 
 /// The most pairs of a version and a time.

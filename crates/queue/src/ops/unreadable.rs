@@ -1,5 +1,7 @@
 //! Putting a ready item aside that cannot be read, so that it does not stop those behind it.
 
+use std::time::UNIX_EPOCH;
+
 use bytes::Bytes;
 use foundationdb::Transaction;
 
@@ -24,7 +26,7 @@ pub(crate) async fn bury(space: &Space, tr: &Transaction, id: &ItemId) -> Result
     let QueueError::UnreadableItem { .. } = error else { return Err(error) };
     let [row] = &rows;
     let known = meta::decode(&row.meta).unwrap_or_else(|| meta::as_it_is(&row.meta));
-    let death = Some(Failure::new(0, known.attempts, &error.to_string()));
+    let death = Some(Failure::new(UNIX_EPOCH, known.attempts, &error.to_string()));
     let mut transitions = Transitions::begin(space, tr).await?;
     let letter = Subject::changed(id, &row.value, Meta { death, ..known });
     transitions.add(tr, Before::Ready, After::Dead, letter)?;

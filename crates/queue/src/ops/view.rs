@@ -11,8 +11,8 @@ use crate::model::dead::DeadLetter;
 use crate::model::error::QueueError;
 use crate::model::id::ItemId;
 use crate::model::item::Item;
-use crate::model::meta::Millis;
 use crate::model::sizes::MAX_TAKE_BYTES;
+use crate::model::time::{Millis, from_millis};
 use crate::model::view::{Cursor, ItemPage, ItemState, ItemView};
 use crate::ops::aside::{delayed, read_records};
 use crate::ops::locate::{Located, ScheduledRecord, locate, state_of};
@@ -135,7 +135,7 @@ async fn waiting(
     let next = match place {
         Some((due, id)) if more => {
             let last = delayed(space, tr, Some((due, &id)), NonZeroUsize::MIN).await?.is_empty();
-            (!last).then_some(Cursor::Due(due, id))
+            (!last).then_some(Cursor::Due(from_millis(due), id))
         }
         _ => None,
     };
@@ -144,7 +144,7 @@ async fn waiting(
 
 fn of_waiting(id: ItemId, state: ItemState, due: Millis, read: Result<(Row, Item), QueueError>) -> ItemView {
     let item = read.map(|(_, item)| item).map_err(|error| error.to_string());
-    ItemView { id, state, item, due: Some(due), lease: None, progress: None, age: None }
+    ItemView { id, state, item, due: Some(from_millis(due)), lease: None, progress: None, age: None }
 }
 
 async fn dead(

@@ -9,7 +9,7 @@ use std::time::Duration;
 use fdb_embedded::{Fault, Faults};
 use futures::FutureExt;
 use kvqueue_queue::{
-    Approach, End, Failure, Item, ItemOutcome, Kind, Lease, Queue, RetryPolicy, Spread, Staged,
+    Approach, End, Failure, Item, ItemOutcome, Kind, Lease, Queue, RetryPolicy, Spread, Staged, from_millis,
 };
 
 use crate::common::{KINDS, Rng, TestDb, fetch_options, kinds_of_records, on_database, payloads, seeds};
@@ -219,7 +219,9 @@ impl Storm<'_> {
         let outcomes: Vec<_> = (0..names.len())
             .map(|index| match rng.below(8) {
                 0 => (index, ItemOutcome::Release),
-                1 => (index, ItemOutcome::Retry { due: None, failure: Failure::new(0, 1, "no") }),
+                1 => {
+                    (index, ItemOutcome::Retry { due: None, failure: Failure::new(from_millis(0), 1, "no") })
+                }
                 _ => {
                     done.push(names[index].clone());
                     (index, ItemOutcome::Done)

@@ -9,12 +9,14 @@ use fdb_embedded::Faults;
 use futures::poll;
 use kvqueue_queue::item_batch::{BatchCounts, BatchId, CALLBACK_ATTRIBUTES, Join, NewBatch};
 use kvqueue_queue::{
-    Ending, Failure, Item, ItemChange, ItemId, ItemOutcome, Kind, Lease, Millis, Movable, Mover, NewItem,
+    Ending, Failure, Item, ItemChange, ItemId, ItemOutcome, Kind, Lease, Movable, Mover, NewItem,
     PushOptions, Queue, QueueError, SweepRules, Sweeper, from_millis,
 };
 
 use crate::batches::{NOW, policy};
-use crate::common::{KINDS, OF_ONE_STEP, Rng, TestDb, k, on_database, rules, run_seed, seeds, sweeper};
+use crate::common::{
+    KINDS, Millis, OF_ONE_STEP, Rng, TestDb, k, on_database, rules, run_seed, seeds, sweeper,
+};
 
 const STEPS: usize = 80;
 const LONG: u64 = 3_600_000_000;
@@ -117,8 +119,9 @@ impl<'t> Run<'t> {
 
     async fn make(&mut self) {
         let deadline = (self.rng.below(3) == 0).then(|| self.now + 1 + self.rng.below(5_000) as u64);
-        let batch = NewBatch { deadline, ..NewBatch::new(NewItem::new("callback")) };
-        let id = self.home.create_batch(&self.t.db, &policy(), &batch, self.now).await.unwrap();
+        let batch =
+            NewBatch { deadline: deadline.map(from_millis), ..NewBatch::new(NewItem::new("callback")) };
+        let id = self.home.create_batch(&self.t.db, &policy(), &batch, from_millis(self.now)).await.unwrap();
         self.batches.insert(id, Known { deadline, ..Known::default() });
     }
 
@@ -205,7 +208,7 @@ impl<'t> Run<'t> {
         for index in lease.open() {
             let outcome = match self.rng.below(6) {
                 0..3 => ItemOutcome::Done,
-                3 => ItemOutcome::Dead(Failure::new(self.now, 1, "no")),
+                3 => ItemOutcome::Dead(Failure::new(from_millis(self.now), 1, "no")),
                 4 => ItemOutcome::Release,
                 _ => continue,
             };
@@ -283,9 +286,9 @@ impl<'t> Run<'t> {
         if self.rng.below(4) == 0 {
             // The program is killed, and tries once more.
             let polls = self.rng.below(6);
-            killed(self.home.finish_batch(&self.t.db, &policy(), &id, self.now), polls).await;
+            killed(self.home.finish_batch(&self.t.db, &policy(), &id, from_millis(self.now)), polls).await;
         }
-        self.home.finish_batch(&self.t.db, &policy(), &id, self.now).await.unwrap();
+        self.home.finish_batch(&self.t.db, &policy(), &id, from_millis(self.now)).await.unwrap();
         let known = self.batches.get_mut(&id).unwrap();
         known.committed |= !known.cancelled && known.closed.is_none();
     }

@@ -2,7 +2,7 @@
 
 use foundationdb::Transaction;
 use kvqueue_queue::item_batch::{BatchCommit, BatchCounts, BatchId, CloseReason};
-use kvqueue_queue::{ItemOutcome, Lease, NewItem, PushError, PushOptions, Pushed, Queue};
+use kvqueue_queue::{ItemOutcome, Lease, NewItem, PushError, PushOptions, Pushed, Queue, from_millis};
 
 use crate::batches::{NOW, new, policy};
 use crate::common::gate::overlaps;
@@ -11,7 +11,7 @@ use crate::common::{TestDb, on_database, session_id};
 /// A batch with members, of which all but `open` have ended, and the lease of those.
 async fn batch(t: &TestDb, name: &str, members: usize, open: usize) -> (Queue, Queue, BatchId, Lease) {
     let (home, work) = (t.queue(format!("{name}-home")), t.queue(format!("{name}-work")));
-    let id = t.new_batch(&home, &new().with_deadline(NOW + 500)).await;
+    let id = t.new_batch(&home, &new().with_deadline(from_millis(NOW + 500))).await;
     t.push_members(&work, &id, members).await;
     if members > open {
         let mut lease = t.lease(&work, members - open).await.unwrap();

@@ -14,7 +14,7 @@ fn a_batch_calls_back_at_its_deadline() {
         let (home, work) = (t.queue("home"), t.queue("work"));
         for commits in [true, false] {
             let watch = t.sweep(&mut sweeper(&home), NOW, &rules()).await.watch;
-            let id = t.new_batch(&home, &new().with_deadline(NOW + 500)).await;
+            let id = t.new_batch(&home, &new().with_deadline(from_millis(NOW + 500))).await;
             // Its deadline may be earlier than the next look.
             tokio::time::timeout(Duration::from_secs(10), watch).await.expect("it fires").unwrap();
             t.push_members(&work, &id, 3).await;
@@ -35,7 +35,7 @@ fn a_batch_calls_back_at_its_deadline() {
         }
         assert_eq!(t.list(&home).await.len(), 2);
         // A batch that is complete before its deadline leaves nothing for it.
-        let id = t.new_batch(&home, &new().with_deadline(NOW + 500)).await;
+        let id = t.new_batch(&home, &new().with_deadline(from_millis(NOW + 500))).await;
         t.commit_batch(&home, &id).await;
         assert_eq!(t.close(&home, NOW).await, [(id, CloseReason::Complete, counts(0, 0))]);
         assert_eq!((t.close(&home, NOW + 500).await, left(t, &home).await), (vec![], [0; 3]));
@@ -145,7 +145,11 @@ fn many_batches_are_closed_listed_and_ended_together() {
         }
         ids.sort();
         assert_eq!(listed.iter().map(|view| view.id.clone()).collect::<Vec<_>>(), ids);
-        assert!(listed.iter().all(|view| view.counts == counts(1, 0) && view.committed == Some(NOW + 1)));
+        assert!(
+            listed
+                .iter()
+                .all(|view| view.counts == counts(1, 0) && view.committed == Some(from_millis(NOW + 1)))
+        );
         finish(t, &work, 250).await;
         let mut closed: Vec<_> = t.close(&home, NOW).await.into_iter().map(|(id, ..)| id).collect();
         closed.sort();

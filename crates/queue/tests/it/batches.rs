@@ -7,12 +7,12 @@ use kvqueue_queue::item_batch::{
     BatchCommit, BatchCounts, BatchError, BatchId, BatchView, CALLBACK_ATTRIBUTES, CloseReason, NewBatch,
 };
 use kvqueue_queue::{
-    CancelFilter, Canceller, Failure, ItemChange, ItemId, ItemOutcome, Kind, Millis, Movable, Mover, NewItem,
+    CancelFilter, Canceller, Failure, ItemChange, ItemId, ItemOutcome, Kind, Movable, Mover, NewItem,
     OnExpiry, Pause, PushOptions, Queue, Recording, RetryError, RetryPolicy, SessionId, StoredItem, Sweeper,
     VersionHistory, from_millis, migration,
 };
 
-use crate::common::{KINDS, SHORT, TestDb, at_most, k, later, on_database, rules, sweeper};
+use crate::common::{KINDS, Millis, SHORT, TestDb, at_most, k, later, on_database, rules, sweeper};
 use crate::history::Clock;
 use crate::restored::restore;
 use crate::unknown::scripts;
@@ -32,7 +32,7 @@ pub(crate) fn new() -> NewBatch {
 
 impl TestDb {
     pub(crate) async fn new_batch(&self, home: &Queue, batch: &NewBatch) -> BatchId {
-        home.create_batch(&self.db, &policy(), batch, NOW).await.unwrap()
+        home.create_batch(&self.db, &policy(), batch, from_millis(NOW)).await.unwrap()
     }
 
     /// Pushes `n` items to a batch.
@@ -42,7 +42,7 @@ impl TestDb {
     }
 
     pub(crate) async fn commit_batch(&self, home: &Queue, id: &BatchId) -> BatchCommit {
-        home.finish_batch(&self.db, &policy(), id, NOW + 1).await.unwrap()
+        home.finish_batch(&self.db, &policy(), id, from_millis(NOW + 1)).await.unwrap()
     }
 
     pub(crate) async fn batch(&self, home: &Queue, id: &BatchId) -> Option<BatchView> {
@@ -109,7 +109,7 @@ fn a_batch_calls_back_once_when_it_is_committed_and_all_members_have_ended() {
             t.push(&work, &["not a member"]).await;
             t.push_members(&work, &id, 1).await;
             let view = t.batch(&home, &id).await.unwrap();
-            assert_eq!((view.counts, view.committed, view.created), (counts(3, 0), None, NOW));
+            assert_eq!((view.counts, view.committed, view.created), (counts(3, 0), None, from_millis(NOW)));
             finish(t, &work, 3).await;
             assert_eq!(t.close(&home, NOW).await, [], "it is open");
             assert_eq!(t.commit_batch(&home, &id).await, BatchCommit::Committed);
@@ -176,9 +176,13 @@ async fn end_in_every_way(t: &TestDb, work: &Queue, id: &BatchId) {
     // Dead: by its handler after a retry; and by a lease that expires.
     one().await;
     let mut lease = t.lease(work, 1).await.unwrap();
-    t.acknowledge(&mut lease, &ItemOutcome::Retry { due: None, failure: Failure::new(1, 1, "no") }).await;
+    t.acknowledge(
+        &mut lease,
+        &ItemOutcome::Retry { due: None, failure: Failure::new(from_millis(1), 1, "no") },
+    )
+    .await;
     let mut lease = t.lease(work, 1).await.unwrap();
-    t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(1, 1, "no"))).await;
+    t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(from_millis(1), 1, "no"))).await;
     one().await;
     let _lost = t.lease_for(work, 1, SHORT).await.unwrap();
     assert_eq!(t.sweep_leases(work, 1, &at_most(1)).await.dead, 1);
@@ -316,7 +320,7 @@ fn a_cancelled_batch_does_not_call_back_and_its_members_go_on() {
     on_database(async |t| {
         let (home, work) = (t.queue("home"), t.queue("work"));
         for commits in [true, false] {
-            let id = t.new_batch(&home, &new().with_deadline(NOW + 500)).await;
+            let id = t.new_batch(&home, &new().with_deadline(from_millis(NOW + 500))).await;
             t.push_members(&work, &id, 2).await;
             finish(t, &work, 1).await;
             if commits {
@@ -338,7 +342,7 @@ fn a_member_that_is_moved_to_another_queue_stays_a_member() {
         let id = t.new_batch(&home, &new()).await;
         t.push_members(&from, &id, 2).await;
         let mut lease = t.lease(&from, 1).await.unwrap();
-        t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(1, 1, "no"))).await;
+        t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(from_millis(1), 1, "no"))).await;
         for what in [Movable::Ready, Movable::Dead] {
             let mut mover = Mover::new(from.clone(), to.clone(), what).unwrap();
             while mover.page(&t.db, &policy(), k(9)).await.unwrap().is_some() {}
@@ -401,7 +405,7 @@ fn members_and_ends_are_counted_once_under_unknown_outcomes() {
 }
 
 async fn freeze(t: &TestDb, q: &Queue) {
-    let pause = Pause { at: 1, reason: "moving".to_owned(), frozen: true };
+    let pause = Pause { at: from_millis(1), reason: "moving".to_owned(), frozen: true };
     t.run(async |tr| {
         q.pause(tr, &pause);
         Ok(())
@@ -421,10 +425,10 @@ fn a_frozen_home_refuses_changes_of_its_batches() {
         let before = t.rows().await;
         let is_frozen = |error: RetryError| assert!(error.error.frozen().is_some(), "{error:?}");
         let (db, policy) = (&t.db, &policy());
-        let created = home.create_batch(db, policy, &new(), NOW).await;
+        let created = home.create_batch(db, policy, &new(), from_millis(NOW)).await;
         let Err(BatchError::Retry(error)) = created else { panic!("{created:?}") };
         is_frozen(error);
-        is_frozen(home.finish_batch(db, policy, &id, NOW).await.unwrap_err());
+        is_frozen(home.finish_batch(db, policy, &id, from_millis(NOW)).await.unwrap_err());
         is_frozen(home.drop_batch(db, policy, &id).await.unwrap_err());
         let items = [NewItem::new("x").with_batch(id.clone())];
         let pushed = t.session(&work).push_items(db, &items, &PushOptions::default()).await;
@@ -470,7 +474,7 @@ fn a_frozen_home_refuses_changes_of_its_batches() {
 fn a_deleted_queue_takes_its_batches_along() {
     on_database(async |t| {
         let (home, work) = (t.queue("home"), t.queue("work"));
-        let id = t.new_batch(&home, &new().with_deadline(NOW + 500)).await;
+        let id = t.new_batch(&home, &new().with_deadline(from_millis(NOW + 500))).await;
         t.push_members(&work, &id, 1).await;
         t.run(async |tr| {
             home.delete(tr);
@@ -491,7 +495,7 @@ fn a_queue_has_no_batches_of_another_one() {
         assert_eq!(t.commit_batch(&other, &id).await, BatchCommit::Gone);
         assert_eq!(other.drop_batch(&t.db, &policy(), &id).await.unwrap(), None);
         let tr = t.db.create_trx().unwrap();
-        let refused = other.new_batch(&tr, &id, &new(), NOW).await;
+        let refused = other.new_batch(&tr, &id, &new(), from_millis(NOW)).await;
         assert!(matches!(refused, Err(BatchError::OtherHome { .. })));
     });
 }

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use kvqueue_queue::{
-    Failure, HistoryFilter, ItemOutcome, Millis, NewItem, Queue, Recording, SweepCounts, SweepRules, Sweeper,
+    Failure, HistoryFilter, ItemOutcome, NewItem, Queue, Recording, SweepCounts, SweepRules, Sweeper,
     from_millis,
 };
 
 use crate::common::schedules::schedule;
-use crate::common::{Rng, TestDb, k, on_database, rules, seeds, sweeper};
+use crate::common::{Millis, Rng, TestDb, k, on_database, rules, seeds, sweeper};
 use crate::history::{Clock, START};
 
 const SECOND: Millis = 1_000;
@@ -70,11 +70,12 @@ impl<'t> World<'t> {
         t.acknowledge(&mut lease, &ItemOutcome::Done).await;
         t.push(q, &["dies"]).await;
         let mut lease = t.lease_for(q, 1, LONG).await.unwrap();
-        t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(START, 1, "no"))).await;
+        t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(from_millis(START), 1, "no"))).await;
         t.push(q, &["waits"]).await;
         let mut lease = t.lease_for(q, 1, LONG).await.unwrap();
         let due = Some(from_millis(START + HOUR));
-        t.acknowledge(&mut lease, &ItemOutcome::Retry { due, failure: Failure::new(1, 1, "") }).await;
+        t.acknowledge(&mut lease, &ItemOutcome::Retry { due, failure: Failure::new(from_millis(1), 1, "") })
+            .await;
         t.push_items(q, &[NewItem::new("expires").with_expiry(from_millis(START + DAY))]).await;
         t.put(q, &schedule("s", MINUTE), START).await;
     }

@@ -28,12 +28,16 @@ fn every_item_is_counted_in_its_state() {
         assert_eq!(state().await.1, Unfinished { ready: true, running: false, waiting: None });
 
         let mut lease = t.lease(&q, 5).await.unwrap();
-        let later = ItemOutcome::Retry { due: Some(from_millis(10)), failure: Failure::new(1, 1, "no") };
-        let dead = ItemOutcome::Dead(Failure::new(1, 1, "never"));
+        let later =
+            ItemOutcome::Retry { due: Some(from_millis(10)), failure: Failure::new(from_millis(1), 1, "no") };
+        let dead = ItemOutcome::Dead(Failure::new(from_millis(1), 1, "never"));
         let outcomes = [(0, ItemOutcome::Done), (1, later), (2, dead)];
         lease.acknowledge(&t.db, &Default::default(), &outcomes).await.unwrap();
         let expected = Counts { ready: 1, running: 2, waiting: 1, dead: 1, done: 1, pushed: Some(6) };
-        assert_eq!(state().await, (expected, Unfinished { ready: true, running: true, waiting: Some(10) }));
+        assert_eq!(
+            state().await,
+            (expected, Unfinished { ready: true, running: true, waiting: Some(from_millis(10)) })
+        );
 
         t.sweep(&mut sweeper(&q), 10, &rules()).await;
         let expected = Counts { ready: 2, waiting: 0, ..expected };
@@ -66,7 +70,7 @@ fn a_returned_item_is_not_counted_as_a_push() {
         assert_eq!(pushed().await, Some(6));
 
         let mut lease = t.lease(&q, 4).await.unwrap();
-        let failure = || Failure::new(1, 1, "no");
+        let failure = || Failure::new(from_millis(1), 1, "no");
         let outcomes = [
             (0, ItemOutcome::Release),
             (1, ItemOutcome::Retry { due: None, failure: failure() }),

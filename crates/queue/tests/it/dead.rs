@@ -6,7 +6,7 @@ use fdb_embedded::Fault::{self, Conflict, TooOld, UnknownCommitted, UnknownNotCo
 use fdb_embedded::Faults;
 use kvqueue_queue::{
     AllDead, Counts, DeadLetterError, Failure, ItemChange, ItemId, ItemOutcome, ItemState, Pause, Queue,
-    QueueError, RetryPolicy,
+    QueueError, RetryPolicy, from_millis,
 };
 
 use crate::common::{TestDb, id, k, on_database, payloads, record};
@@ -18,7 +18,7 @@ fn policy() -> RetryPolicy {
 /// Lets all ready items die.
 async fn bury(t: &TestDb, queue: &Queue) {
     while let Some(mut lease) = t.lease(queue, 1_000).await {
-        t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(7, 3, "will not work"))).await;
+        t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(from_millis(7), 3, "will not work"))).await;
     }
 }
 
@@ -60,7 +60,7 @@ fn dead_letters_are_listed_page_by_page_and_shown_in_full() {
 
         let letter = t.run(async |tr| q.dead_get(tr, &ids[1]).await).await.unwrap();
         assert_eq!((letter.id.clone(), letter.payload.as_deref()), (ids[1].clone(), Some(b"b".as_slice())));
-        assert_eq!((letter.died_at, letter.reason.as_str()), (7, "will not work"));
+        assert_eq!((letter.died_at, letter.reason.as_str()), (from_millis(7), "will not work"));
         assert_eq!((letter.meta.attempts, letter.meta.failures.len()), (1, 1));
         assert!(t.run(async |tr| q.dead_get(tr, &id(9)).await).await.is_none());
     });

@@ -1,6 +1,6 @@
 //! Leases that run out: their items come back at their places, their holders are fenced off, and poison ends.
 
-use kvqueue_queue::{Failure, ItemOutcome, LeaseError, RetryPolicy, SweepCounts};
+use kvqueue_queue::{Failure, ItemOutcome, LeaseError, RetryPolicy, SweepCounts, from_millis};
 use std::time::Duration;
 
 use crate::common::{SHORT, alone, at_most, on_database, payloads, rules, sweeper};
@@ -28,7 +28,7 @@ fn items_of_an_expired_lease_return_to_their_places_with_an_attempt_spent() {
         assert_eq!(items.iter().map(|item| item.attempt).collect::<Vec<_>>(), [2, 2, 1]);
         let meta = items[0].meta.as_ref().unwrap();
         assert_eq!((meta.attempts, meta.crashes), (1, 1));
-        assert_eq!(meta.failures, [Failure::new(0, 1, RAN_OUT)]);
+        assert_eq!(meta.failures, [Failure::new(from_millis(0), 1, RAN_OUT)]);
         assert!(items[2].meta.is_none());
     });
 }
@@ -96,7 +96,7 @@ fn a_swept_lease_cannot_be_acknowledged() {
         for held in [false, true] {
             let next = if held { t.lease(&q, 1).await } else { None };
             assert!(matches!(lost.extend(&t.db, &policy()).await, Err(LeaseError::Lost)));
-            let failure = Failure::new(1, 1, "no");
+            let failure = Failure::new(from_millis(1), 1, "no");
             let retry = ItemOutcome::Retry { due: None, failure: failure.clone() };
             for outcome in [ItemOutcome::Done, ItemOutcome::Release, retry, ItemOutcome::Dead(failure)] {
                 let error = lost.acknowledge(&t.db, &policy(), &[(0, outcome)]).await.unwrap_err();

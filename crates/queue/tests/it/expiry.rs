@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use fdb_embedded::Faults;
 use kvqueue_queue::{
-    Failure, ItemChange, ItemId, ItemOutcome, ItemState, Kind, Millis, Movable, Mover, NewItem, OnExpiry,
+    Failure, ItemChange, ItemId, ItemOutcome, ItemState, Kind, Movable, Mover, NewItem, OnExpiry,
     PushOptions, Queue, RetryPolicy, StoredItem, SweepRules, from_millis,
 };
 
 use crate::common::gate::overlaps;
 use crate::common::schedules::{MINUTE, schedule, scheduler};
 use crate::common::states::records_left;
-use crate::common::{KINDS, SHORT, TestDb, alone, k, later, on_database, rules, sweeper};
+use crate::common::{KINDS, Millis, SHORT, TestDb, alone, k, later, on_database, rules, sweeper};
 use crate::restored::restore;
 use crate::unknown::scripts;
 
@@ -88,7 +88,7 @@ fn a_scheduled_item_expires_before_it_is_due() {
             let reschedule =
                 async |due| q.reschedule_item(&t.db, &policy, &id, Some(from_millis(due))).await.unwrap();
             for late in [50, 100] {
-                assert_eq!(reschedule(late).await, ItemChange::ExpiresFirst(50), "{kind}");
+                assert_eq!(reschedule(late).await, ItemChange::ExpiresFirst(from_millis(50)), "{kind}");
             }
             assert_eq!(reschedule(49).await, ItemChange::Done(ItemState::Scheduled));
             // Its time has come, and no sweeper has looked.
@@ -107,7 +107,7 @@ fn an_item_that_cannot_expire_any_more_gets_any_time() {
         let late = Some(from_millis(100));
         assert_eq!(
             q.reschedule_item(&t.db, &policy, &ready, late).await.unwrap(),
-            ItemChange::ExpiresFirst(50)
+            ItemChange::ExpiresFirst(from_millis(50))
         );
         let mut lease = t.lease_for(&q, 1, HOUR).await.unwrap();
         t.acknowledge(&mut lease, &later(7)).await;
@@ -130,7 +130,7 @@ fn an_expired_item_becomes_a_dead_letter_by_its_rules() {
             assert_eq!(expire(t, &q, 60, &dead_rules()).await, 2, "{kind}");
             let letters = t.run(async |tr| q.dead_list(tr, None, k(9)).await).await;
             let deaths: Vec<_> = letters.iter().map(|letter| letter.meta.death.clone().unwrap()).collect();
-            let death = Failure::new(60, 0, "expired: no attempt began in time");
+            let death = Failure::new(from_millis(60), 0, "expired: no attempt began in time");
             assert_eq!(deaths, [death.clone(), death], "{kind}");
             assert!(letters.iter().all(|letter| letter.meta.attempts == 0));
             let counts = t.run(async |tr| q.counts(tr).await).await;
@@ -208,7 +208,7 @@ fn every_end_of_an_item_removes_its_row() {
             on_lease(ItemOutcome::Expired { at: from_millis(10), on_expiry: OnExpiry::Drop }).await;
             assert_eq!(t.counter(&q, "ndone").await, 1);
             check_empty(t, &q).await;
-            on_lease(ItemOutcome::Dead(Failure::new(1, 1, "no"))).await;
+            on_lease(ItemOutcome::Dead(Failure::new(from_millis(1), 1, "no"))).await;
             on_lease(ItemOutcome::Expired { at: from_millis(10), on_expiry: OnExpiry::Dead }).await;
             assert_eq!(t.run(async |tr| q.counts(tr).await).await.dead, 2);
             for due in [None, Some(from_millis(5))] {
@@ -305,11 +305,17 @@ fn items_of_schedules_have_the_ttl_of_the_rules() {
             let by_rules = rules().with_ttl(Some(ttl));
             let fired = t.sweep(&mut scheduler(&q), MINUTE, &by_rules).await;
             assert_eq!((fired.occurrences.len(), rows(t, &q).await), (1, 1), "{kind}");
-            q.fire_schedule(&t.db, &RetryPolicy::default(), "s", MINUTE + 1, Some(ttl)).await.unwrap();
+            q.fire_schedule(&t.db, &RetryPolicy::default(), "s", from_millis(MINUTE + 1), Some(ttl))
+                .await
+                .unwrap();
             let items = t.run(async |tr| q.list(tr).await).await;
             let expiries: BTreeSet<_> =
                 items.iter().map(|item| item.meta.as_ref().unwrap().expires).collect();
-            assert_eq!(expiries, [Some(MINUTE + 30_000), Some(MINUTE + 30_001)].into(), "{kind}");
+            assert_eq!(
+                expiries,
+                [MINUTE + 30_000, MINUTE + 30_001].map(from_millis).map(Some).into(),
+                "{kind}"
+            );
             assert_eq!(expire(t, &q, MINUTE + 30_001, &by_rules).await, 2, "{kind}");
             // Without a ttl they never expire.
             t.end_claim(&q).await;
@@ -334,7 +340,7 @@ fn moved_and_imported_items_keep_their_expiry() {
             let view = t.run(async |tr| to.view(tr, ItemState::Ready, None, k(1)).await).await;
             let read = view.items[0].item.as_ref().unwrap();
             let meta = read.meta.as_deref().unwrap().clone();
-            assert_eq!(meta.expires, Some(30));
+            assert_eq!(meta.expires, Some(from_millis(30)));
             // As an import puts it back.
             let stored = StoredItem { payload: "b".into(), meta, ..StoredItem::default() };
             assert_eq!(restore(t, &from, &[stored]).await, 1);

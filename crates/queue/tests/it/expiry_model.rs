@@ -6,11 +6,13 @@ use std::collections::BTreeMap;
 
 use fdb_embedded::Faults;
 use kvqueue_queue::{
-    Failure, ItemId, ItemOutcome, ItemState, Kind, Lease, Millis, NewItem, OnExpiry, Queue, RetryPolicy,
-    Sweeper, from_millis,
+    Failure, ItemId, ItemOutcome, ItemState, Kind, Lease, NewItem, OnExpiry, Queue, RetryPolicy, Sweeper,
+    from_millis,
 };
 
-use crate::common::{KINDS, OF_ONE_STEP, Rng, TestDb, k, on_database, rules, run_seed, seeds, sweeper};
+use crate::common::{
+    KINDS, Millis, OF_ONE_STEP, Rng, TestDb, k, on_database, rules, run_seed, seeds, sweeper,
+};
 
 /// Steps per seed.
 const STEPS: usize = 60;
@@ -115,7 +117,7 @@ impl<'t> Run<'t> {
         for item in lease.items() {
             let known = self.items.get_mut(str::from_utf8(&item.payload).unwrap()).unwrap();
             assert_eq!(known.state, ItemState::Ready);
-            assert_eq!(item.meta.as_ref().is_some_and(|meta| meta.has_expired(self.now)), {
+            assert_eq!(item.meta.as_ref().is_some_and(|meta| meta.has_expired(from_millis(self.now))), {
                 known.is_new && known.expires.is_some_and(|expires| expires <= self.now)
             });
             known.state = ItemState::Running;
@@ -134,9 +136,12 @@ impl<'t> Run<'t> {
             ItemOutcome::Done,
             ItemOutcome::Release,
             ItemOutcome::Postpone { due: from_millis(due) },
-            ItemOutcome::Retry { due: Some(from_millis(due)), failure: Failure::new(1, 1, "no") },
-            ItemOutcome::Retry { due: None, failure: Failure::new(1, 1, "no") },
-            ItemOutcome::Dead(Failure::new(1, 1, "no")),
+            ItemOutcome::Retry {
+                due: Some(from_millis(due)),
+                failure: Failure::new(from_millis(1), 1, "no"),
+            },
+            ItemOutcome::Retry { due: None, failure: Failure::new(from_millis(1), 1, "no") },
+            ItemOutcome::Dead(Failure::new(from_millis(1), 1, "no")),
             ItemOutcome::Expired { at, on_expiry: OnExpiry::Drop },
             ItemOutcome::Expired { at, on_expiry: OnExpiry::Dead },
         ];

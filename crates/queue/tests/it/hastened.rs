@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use fdb_embedded::Faults;
-use kvqueue_queue::{Queue, Requeued, RetryPolicy, State, StoredItem};
+use kvqueue_queue::{Queue, Requeued, RetryPolicy, State, StoredItem, from_millis};
 use mutant::Bounds;
 
 use crate::common::{KINDS, TestDb, on_database};
@@ -15,7 +15,7 @@ async fn hasten(t: &TestDb, queue: &Queue) -> Requeued {
 }
 
 fn later(payload: &str, due: u64) -> StoredItem {
-    item(payload, State::Later(due))
+    item(payload, State::Later(from_millis(due)))
 }
 
 /// ScheduledItem and ready items, by the counters.

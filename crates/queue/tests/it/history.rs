@@ -7,12 +7,12 @@ use std::time::Duration;
 use fdb_embedded::Faults;
 use kvqueue_queue::{
     CancelFilter, Canceller, EndedItem, Ending, Failure, HistoryCursor, HistoryFilter, HistoryPage,
-    ItemChange, ItemOutcome, ItemState, Kind, MAX_WORKER, Millis, NewItem, OnExpiry, Pause, Queue, Recorder,
-    Recording, RetryPolicy, Session, acknowledge_together, from_millis,
+    ItemChange, ItemOutcome, ItemState, Kind, MAX_WORKER, NewItem, OnExpiry, Pause, Queue, Recorder,
+    Recording, RetryPolicy, Session, acknowledge_together, from_millis, millis,
 };
 
 use crate::common::{
-    KINDS, TestDb, at_most, k, kinds_of_records, later, on_database, record, rules, sweeper,
+    KINDS, Millis, TestDb, at_most, k, kinds_of_records, later, on_database, record, rules, sweeper,
 };
 use crate::unknown::scripts;
 
@@ -77,7 +77,7 @@ async fn endings(t: &TestDb, q: &Queue) -> Vec<Ending> {
 }
 
 fn dead() -> ItemOutcome {
-    ItemOutcome::Dead(Failure::new(1, 1, "no"))
+    ItemOutcome::Dead(Failure::new(from_millis(1), 1, "no"))
 }
 
 #[test]
@@ -158,11 +158,11 @@ fn every_way_to_end_leaves_one_record_in_queues_of_all_kinds() {
             next(Ending::Dead, &lease.items()[0].id);
             let found = all(t, &q, &HistoryFilter::default(), 3).await;
             let found: Vec<_> =
-                found.into_iter().map(|item| (item.id, item.ending, item.ended)).rev().collect();
+                found.into_iter().map(|item| (item.id, item.ending, millis(item.ended))).rev().collect();
             assert_eq!(found, expected, "{kind:?}");
             for (id, ending, at) in &expected {
                 let item = t.run(async |tr| q.ended_item(tr, id).await).await.unwrap();
-                assert_eq!((&item.id, item.ending, item.ended), (id, *ending, *at), "{kind:?}");
+                assert_eq!((&item.id, item.ending, millis(item.ended)), (id, *ending, *at), "{kind:?}");
             }
         }
     });
@@ -253,7 +253,7 @@ fn items_that_are_cancelled_together_in_any_state_are_recorded_once() {
             t.sweep_leases(&q, 0, &at_most(1)).await;
             let found = all(t, &q, &HistoryFilter::default(), 2).await;
             assert!(
-                found.iter().all(|item| (item.ending, item.ended) == (Ending::Cancelled, START)),
+                found.iter().all(|item| (item.ending, item.ended) == (Ending::Cancelled, from_millis(START))),
                 "{found:?}"
             );
             let mut cancelled: Vec<_> = found.into_iter().map(|item| item.id).collect();
@@ -282,7 +282,7 @@ fn a_worker_that_a_lease_names_is_recorded_with_a_bounded_name() {
         let workers: Vec<_> = found.iter().map(|item| item.worker.as_deref().unwrap()).collect();
         let cut = format!("a{}", "\u{e4}".repeat((MAX_WORKER - 1) / 2));
         assert_eq!(workers, [&*cut, "somebody"]);
-        assert_eq!(found[0].started, Some(START));
+        assert_eq!(found[0].started, Some(from_millis(START)));
     });
 }
 
@@ -294,18 +294,19 @@ fn a_record_tells_the_times_the_attempts_the_worker_the_reason_and_the_attribute
         t.push_items(&q, &[pushed, NewItem::new("y")]).await;
         let mut lease = t.lease_for(&q, 2, LONG).await.unwrap();
         clock.set(START + 5);
-        let failure = Failure::new(START + 4, 1, "no luck");
+        let failure = Failure::new(from_millis(START + 4), 1, "no luck");
         let outcomes = [(0, ItemOutcome::Dead(failure)), (1, ItemOutcome::Done)];
         lease.acknowledge(&t.db, &RetryPolicy::default(), &outcomes).await.unwrap();
         let items = all(t, &q, &HistoryFilter::default(), 9).await;
         let [done, dead] = &items[..] else { panic!("{items:?}") };
         assert_eq!((dead.ending, dead.attempts, dead.reason.as_deref()), (Ending::Dead, 1, Some("no luck")));
-        assert_eq!((dead.pushed, dead.started, dead.ended), (Some(START - 7), Some(START), START + 5));
+        let [pushed, started, ended] = [START - 7, START, START + 5].map(from_millis);
+        assert_eq!((dead.pushed, dead.started, dead.ended), (Some(pushed), Some(started), ended));
         assert_eq!((dead.worker.as_deref(), dead.attributes["k"].as_str()), (Some("w"), "v"));
         assert_eq!((done.ending, done.attempts, done.reason.as_deref()), (Ending::Done, 1, None));
         // By the versions, which the embedded engine advances with the clock.
-        let age = done.ended - done.pushed.unwrap();
-        assert!(age < 60_000, "{age}");
+        let age = done.ended.duration_since(done.pushed.unwrap()).unwrap();
+        assert!(age < Duration::from_mins(1), "{age:?}");
         assert!(done.attributes.is_empty() && done.worker.as_deref() == Some("w"));
         // A dead letter that is retried ends once more, at its second attempt.
         let id = dead.id.clone();
@@ -398,16 +399,19 @@ fn pages_meet_at_the_borders_of_groups_and_filters_apply_to_them() {
         let attributes = vec![("parity".to_owned(), "odd".to_owned())];
         let filter = HistoryFilter { attributes, ..filter };
         assert_eq!(of(&filter, 1).await, [23, 21]);
-        let (since, until) = (Some(START + 90_000), Some(START + 3 * 90_000));
+        let [since, until] = [START + 90_000, START + 3 * 90_000].map(|at| Some(from_millis(at)));
         let filter = HistoryFilter { since, until, ..none.clone() };
         assert_eq!(of(&filter, 3).await, (5..15).rev().collect::<Vec<_>>());
         // The third group ended as a minute began.
         for (until, n) in [(3 * MINUTE, 10), (3 * MINUTE + 1, 15)] {
-            let filter = HistoryFilter { until: Some(START + until), ..none.clone() };
+            let filter = HistoryFilter { until: Some(from_millis(START + until)), ..none.clone() };
             assert_eq!(of(&filter, 7).await, (0..n).rev().collect::<Vec<_>>());
         }
-        let filter =
-            HistoryFilter { since: Some(START + 90_001), until: Some(START + 90_001), ..none.clone() };
+        let filter = HistoryFilter {
+            since: Some(from_millis(START + 90_001)),
+            until: Some(from_millis(START + 90_001)),
+            ..none.clone()
+        };
         assert_eq!(of(&filter, 3).await, []);
         let filter = HistoryFilter { schedule: Some("s".to_owned()), ..none };
         assert_eq!(of(&filter, 3).await, []);
@@ -479,7 +483,7 @@ fn an_item_is_looked_for_in_hours_from_a_day_before_its_push_on() {
             t.acknowledge(&mut lease, &ItemOutcome::Done).await;
             let id = &lease.items()[0].id;
             let found = t.run(async |tr| q.ended_item(tr, id).await).await;
-            assert_eq!(found.map(|item| item.ended), is_found.then_some(ended));
+            assert_eq!(found.map(|item| item.ended), is_found.then_some(ended).map(from_millis));
         }
     });
 }

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use kvqueue_queue::{
-    Ending, HistoryFilter, HistoryIndex, ItemId, ItemOutcome, Millis, NewItem, Pause, Queue, Recording,
-    RetryPolicy, Session,
+    Ending, HistoryFilter, HistoryIndex, ItemId, ItemOutcome, NewItem, Pause, Queue, Recording, RetryPolicy,
+    Session, from_millis,
 };
 
 use crate::common::ordered::dead;
-use crate::common::{KINDS, TestDb, k, kinds_of_records, on_database, record, rules, sweeper};
+use crate::common::{KINDS, Millis, TestDb, k, kinds_of_records, on_database, record, rules, sweeper};
 use crate::history::{Clock, START, all, page};
 
 const LONG: u64 = 3_600_000_000;
@@ -23,7 +23,7 @@ fn of_customer(value: &str) -> HistoryFilter {
 
 async fn declare(t: &TestDb, q: &Queue, names: &[&str], now: Millis) -> bool {
     let index = HistoryIndex::new(names.iter().copied()).unwrap();
-    t.run(async |tr| q.index_history(tr, &index, now).await).await
+    t.run(async |tr| q.index_history(tr, &index, from_millis(now)).await).await
 }
 
 /// A queue whose history is kept for a day and indexed by the customer, with a recorder and its clock. The index is complete from `START` on.
@@ -88,7 +88,7 @@ fn items_of_a_value_are_found_in_queues_of_all_kinds() {
             assert_eq!(found(t, &q, &of_customer("ann")).await, of_ann, "{kind:?}");
             assert_eq!(found(t, &q, &of_customer("an")).await, []);
             // A part of the time.
-            let (since, until) = (START + 3 * HOUR, START + 17 * HOUR + MINUTE / 2);
+            let [since, until] = [START + 3 * HOUR, START + 17 * HOUR + MINUTE / 2].map(from_millis);
             let some = HistoryFilter { since: Some(since), until: Some(until), ..of_customer("ann") };
             let expected = all(t, &q, &of_customer("ann"), 100).await;
             let expected = expected.into_iter().filter(|item| (since..until).contains(&item.ended));
@@ -252,9 +252,9 @@ fn rows_whose_items_are_cleared_already_are_not_read() {
         assert_eq!(found, ids[..found.len()]);
         assert!((30..=32).contains(&found.len()), "{}", found.len());
         // Until an hour that is at its beginning.
-        let until = HistoryFilter { until: Some(START + HOUR), ..of_customer("ann") };
+        let until = HistoryFilter { until: Some(from_millis(START + HOUR)), ..of_customer("ann") };
         assert_eq!(all(t, &q, &until, 7).await.len(), found.len());
-        let until = HistoryFilter { until: Some(START), ..of_customer("ann") };
+        let until = HistoryFilter { until: Some(from_millis(START)), ..of_customer("ann") };
         assert_eq!(all(t, &q, &until, 7).await, []);
     });
 }
@@ -375,7 +375,7 @@ fn the_index_of_a_frozen_queue_does_not_change() {
         })
         .await;
         let tr = t.db.create_trx().unwrap();
-        q.index_history(&tr, &HistoryIndex::default(), START).await.unwrap_err();
+        q.index_history(&tr, &HistoryIndex::default(), from_millis(START)).await.unwrap_err();
     });
 }
 

@@ -8,10 +8,12 @@ use std::time::Duration;
 use fdb_embedded::Faults;
 use kvqueue_queue::{
     EndedItem, Ending, Failure, HistoryFilter, HistoryIndex, ItemChange, ItemId, ItemOutcome, Lease,
-    MAX_RESULT, Millis, NewItem, Queue, Recording, RetryPolicy, Session,
+    MAX_RESULT, NewItem, Queue, Recording, RetryPolicy, Session, from_millis, millis,
 };
 
-use crate::common::{KINDS, OF_ONE_STEP, Rng, TestDb, k, on_database, rules, run_seed, seeds, sweeper};
+use crate::common::{
+    KINDS, Millis, OF_ONE_STEP, Rng, TestDb, k, on_database, rules, run_seed, seeds, sweeper,
+};
 use crate::history::{Clock, START, all};
 
 const STEPS: usize = 60;
@@ -112,7 +114,7 @@ impl<'t> Run<'t> {
         let index = HistoryIndex::new(names.iter().copied()).unwrap();
         let (queue, now) = (&self.queue, self.now);
         self.t.run(async |tr| queue.keep_history(tr, Duration::from_hours(24)).await).await;
-        self.t.run(async |tr| queue.index_history(tr, &index, now).await).await;
+        self.t.run(async |tr| queue.index_history(tr, &index, from_millis(now)).await).await;
         self.t.jump(61_000_000);
     }
 
@@ -136,7 +138,7 @@ impl<'t> Run<'t> {
                     let len = RESULTS[self.rng.below(RESULTS.len())];
                     ItemOutcome::DoneWith(result(len).into())
                 }
-                1 => ItemOutcome::Dead(Failure::new(self.now, 1, "no")),
+                1 => ItemOutcome::Dead(Failure::new(from_millis(self.now), 1, "no")),
                 2 => ItemOutcome::Release,
                 _ => continue,
             };
@@ -203,7 +205,7 @@ impl<'t> Run<'t> {
         let has = |id: &ItemId, n: &str| self.known.get(id).is_some_and(|attribute| attribute == n);
         let attributes = |n: &str| vec![("n".to_owned(), n.to_owned())];
         let none = HistoryFilter::default();
-        let (since, until) = (Some(START + 200_000), Some(START + 900_000));
+        let [since, until] = [START + 200_000, START + 900_000].map(|at| Some(from_millis(at)));
         let filters = [
             none.clone(),
             HistoryFilter { ending: Some(Ending::Cancelled), ..none.clone() },
@@ -214,18 +216,19 @@ impl<'t> Run<'t> {
             let wanted = |(id, ending, at): &&(ItemId, Ending, Millis)| {
                 filter.ending.is_none_or(|wanted| wanted == *ending)
                     && filter.attributes.iter().all(|(_, n)| has(id, n))
-                    && filter.since.is_none_or(|since| *at >= since)
-                    && filter.until.is_none_or(|until| *at < until)
+                    && filter.since.is_none_or(|since| *at >= millis(since))
+                    && filter.until.is_none_or(|until| *at < millis(until))
             };
             let expected: Vec<_> = self.ends.iter().filter(wanted).rev().cloned().collect();
             let found = all(self.t, &self.queue, &filter, n).await;
-            let found: Vec<_> = found.into_iter().map(|item| (item.id, item.ending, item.ended)).collect();
+            let found: Vec<_> =
+                found.into_iter().map(|item| (item.id, item.ending, millis(item.ended))).collect();
             assert_eq!(found, expected, "{filter:?}");
         }
         for id in self.known.keys() {
             let last = self.ends.iter().rev().find(|(ended, ..)| ended == id);
             let found = self.t.run(async |tr| self.queue.ended_item(tr, id).await).await;
-            let found = found.map(|item| (item.id, item.ending, item.ended));
+            let found = found.map(|item| (item.id, item.ending, millis(item.ended)));
             assert_eq!(found.as_ref(), last, "{id}");
         }
         self.check_results(n).await;

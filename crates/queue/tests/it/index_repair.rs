@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use fdb_embedded::Faults;
 use foundationdb::options::MutationType;
 use foundationdb::tuple::pack;
-use kvqueue_queue::{IndexFaults, ItemOutcome, Queue, Recount, RetryPolicy, RowCounter};
+use kvqueue_queue::{IndexFaults, ItemOutcome, Queue, Recount, RetryPolicy, RowCounter, from_millis};
 use mutant::Bounds;
 
 use crate::common::gate::overlaps;
@@ -113,8 +113,11 @@ fn keys_that_are_parked_or_on_hold_get_back_lost_places() {
         let mut session = t.session(&q);
         push(t, &q, "o1", ["o1", "o1"]).await;
         let mut held = fetch(t, &mut session, 1).await.unwrap();
-        let due = kvqueue_queue::from_millis(u64::MAX / 2);
-        let retry = ItemOutcome::Retry { due: Some(due), failure: kvqueue_queue::Failure::new(1, 1, "no") };
+        let due = from_millis(u64::MAX / 2);
+        let retry = ItemOutcome::Retry {
+            due: Some(due),
+            failure: kvqueue_queue::Failure::new(from_millis(1), 1, "no"),
+        };
         t.acknowledge(&mut held, &retry).await;
         push(t, &q, "t/a", ["ta"]).await;
         push(t, &q, "t/b", ["tb"]).await;

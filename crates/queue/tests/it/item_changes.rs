@@ -164,10 +164,10 @@ fn a_waiting_item_is_found_without_its_time_as_earlier_versions_left_it() {
             })
             .await;
             let found = view(t, &q, &scheduled).await.unwrap();
-            assert_eq!((found.state, found.due), (ItemState::Scheduled, Some(DUE)), "{wrong:?}");
+            assert_eq!((found.state, found.due), (ItemState::Scheduled, Some(from_millis(DUE))), "{wrong:?}");
         }
         assert_eq!(reschedule(t, &q, &scheduled, Some(5)).await, ItemChange::Done(ItemState::Scheduled));
-        assert_eq!(view(t, &q, &scheduled).await.unwrap().due, Some(5));
+        assert_eq!(view(t, &q, &scheduled).await.unwrap().due, Some(from_millis(5)));
         assert_eq!(cancel(t, &q, &scheduled).await, ItemChange::Done(ItemState::Scheduled));
         assert_eq!(t.records(&q, "due").await.len(), 1);
     });
@@ -185,7 +185,7 @@ fn an_item_gets_another_time_unless_it_is_running_or_dead() {
                 let attempts = view(t, &q, &id).await.unwrap().attempts();
                 let (effect, due) = match is_refused("reschedule", before) {
                     true => (ItemChange::Refused(before), view(t, &q, &id).await.unwrap().due),
-                    false => (ItemChange::Done(before), Some(7_000)),
+                    false => (ItemChange::Done(before), Some(from_millis(7_000))),
                 };
                 assert_eq!(reschedule(t, &q, &id, Some(7_000)).await, effect, "{kind:?}, {before}");
                 let now = view(t, &q, &id).await.unwrap();
@@ -287,7 +287,7 @@ fn a_frozen_queue_refuses_every_change() {
     on_database(async |t| {
         let q = t.queue("q");
         fill_each_state(t, &q).await;
-        let pause = Pause { at: 1, reason: "moving".to_owned(), frozen: true };
+        let pause = Pause { at: from_millis(1), reason: "moving".to_owned(), frozen: true };
         t.run(async |tr| {
             q.pause(tr, &pause);
             Ok(())

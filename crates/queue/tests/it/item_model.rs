@@ -10,7 +10,7 @@ use fdb_embedded::Faults;
 use futures::future::join4;
 use kvqueue_queue::{
     CancelFilter, Canceller, Failure, ItemChange, ItemId, ItemOutcome, ItemState, Kind, Lease, NewItem,
-    Queue, RetryPolicy, Sweeper, from_millis,
+    Queue, RetryPolicy, Sweeper, from_millis, millis,
 };
 
 use crate::common::states::records_left;
@@ -148,7 +148,7 @@ impl<'t> World<'t> {
         let outcome = match self.rng.below(5) {
             0 => ItemOutcome::Release,
             1 => later(due),
-            2 => ItemOutcome::Dead(Failure::new(1, 1, "no")),
+            2 => ItemOutcome::Dead(Failure::new(from_millis(1), 1, "no")),
             _ => ItemOutcome::Done,
         };
         let was_open = lease.open().any(|open| open == index);
@@ -278,7 +278,7 @@ impl<'t> World<'t> {
             let due = view.due.filter(|_| matches!(view.state, ItemState::Scheduled | ItemState::Retrying));
             let payload = String::from_utf8(view.item.clone().unwrap().payload.to_vec()).unwrap();
             let attempts = view.attempts();
-            let found = Expected { state: view.state, payload, due, attempts };
+            let found = Expected { state: view.state, payload, due: due.map(millis), attempts };
             let waits = matches!(expected.state, ItemState::Scheduled | ItemState::Retrying);
             let expected = Expected { due: expected.due.filter(|_| waits), ..expected.clone() };
             assert!(

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use futures::FutureExt;
-use kvqueue_queue::{Failure, ItemId, ItemOutcome, ItemPlace, ItemWatch, Lease, Queue, RetryPolicy, Watch};
+use kvqueue_queue::{
+    Failure, ItemId, ItemOutcome, ItemPlace, ItemWatch, Lease, Queue, RetryPolicy, Watch, from_millis,
+};
 
 use crate::common::{KINDS, SHORT, TestDb, later, on_database, rules, sweeper};
 
@@ -118,7 +120,7 @@ fn a_running_item_is_looked_for_on_its_lease_until_that_returns_it() {
         // A place from long ago does not mislead.
         let (watch, again) = open(t, &q, &id, Some(place)).await;
         assert_eq!(again.lease(), Some(second.id()));
-        t.acknowledge(&mut second, &ItemOutcome::Dead(Failure::new(1, 1, "no"))).await;
+        t.acknowledge(&mut second, &ItemOutcome::Dead(Failure::new(from_millis(1), 1, "no"))).await;
         woken(watch).await;
         assert!(matches!(look(t, &q, &id, Some(again)).await, ItemWatch::Dead));
     });

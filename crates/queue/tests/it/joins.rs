@@ -35,7 +35,7 @@ impl TestDb {
 }
 
 fn failure() -> Failure {
-    Failure::new(1, 1, "no")
+    Failure::new(from_millis(1), 1, "no")
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn an_item_can_be_a_member_of_several_batches_and_of_so_many() {
             let refused = loop {
                 let id = BatchId::new(home.name());
                 let joined = t.db.create_trx().unwrap();
-                home.new_batch(&joined, &id, &new(), NOW).await.unwrap();
+                home.new_batch(&joined, &id, &new(), from_millis(NOW)).await.unwrap();
                 match work.join_batch(&joined, &id, ids).await {
                     Ok(_) => drop(joined.commit().await.unwrap()),
                     Err(error) => break error,
@@ -225,7 +225,8 @@ fn only_an_open_batch_is_joined_and_no_frozen_queue_changes() {
         assert_eq!(t.rows().await, before);
         for frozen in [&home, &work] {
             let id = t.new_batch(&home, &new()).await;
-            let pause = kvqueue_queue::Pause { at: 1, reason: "moving".to_owned(), frozen: true };
+            let pause =
+                kvqueue_queue::Pause { at: from_millis(1), reason: "moving".to_owned(), frozen: true };
             t.run(async |tr| {
                 frozen.pause(tr, &pause);
                 Ok(())
@@ -370,7 +371,8 @@ fn an_item_comes_once_after_others_under_unknown_outcomes() {
             }
             let after = [(two.clone(), dead), (one.clone(), first), (two.clone(), running)];
             let after = (&after[..], Missing::Refused);
-            let (id, joined) = home.push_after(&t.db, &policy(), &new(), after, NOW).await.unwrap();
+            let (id, joined) =
+                home.push_after(&t.db, &policy(), &new(), after, from_millis(NOW)).await.unwrap();
             t.end_faults();
             let (ready, running) = (Join::Joined(ItemState::Ready), Join::Joined(ItemState::Running));
             assert_eq!(joined, [Join::Ended(Ending::Dead), ready, running], "{script:?}");
@@ -394,10 +396,11 @@ fn an_item_comes_at_once_after_others_that_have_ended_and_after_not_too_many() {
         finish(t, &work, 1).await;
         let after = async |n: usize| {
             let after = vec![(work.clone(), item.clone()); n];
-            home.push_after(&t.db, &policy(), &new(), (&after, Missing::HasEnded), NOW).await
+            home.push_after(&t.db, &policy(), &new(), (&after, Missing::HasEnded), from_millis(NOW)).await
         };
         let after_it = [(work.clone(), item.clone())];
-        let refused = home.push_after(&t.db, &policy(), &new(), (&after_it, Missing::Refused), NOW).await;
+        let refused =
+            home.push_after(&t.db, &policy(), &new(), (&after_it, Missing::Refused), from_millis(NOW)).await;
         let Err(BatchError::Missing { ids }) = refused else { panic!("{refused:?}") };
         assert_eq!(ids, std::slice::from_ref(&item));
         for n in [0, MAX_AFTER + 1] {
@@ -409,7 +412,9 @@ fn an_item_comes_at_once_after_others_that_have_ended_and_after_not_too_many() {
         assert_eq!(t.close(&home, NOW).await, [(id, CloseReason::Complete, counts(0, 0))]);
         let foreign = new().callback.with_unique("u");
         let foreign = NewBatch::new(foreign);
-        let refused = home.push_after(&t.db, &policy(), &foreign, (&after_it, Missing::Refused), NOW).await;
+        let refused = home
+            .push_after(&t.db, &policy(), &foreign, (&after_it, Missing::Refused), from_millis(NOW))
+            .await;
         assert!(matches!(refused, Err(BatchError::ForeignField { .. })));
     });
 }
@@ -422,7 +427,8 @@ fn an_item_behind_another_prefix_is_not_looked_for_in_the_queue_of_its_name() {
         let after =
             [(work.clone(), t.push_one(&work).await), (elsewhere.clone(), t.push_one(&elsewhere).await)];
         // Its end would count behind its own prefix, where there is no such batch.
-        let refused = home.push_after(&t.db, &policy(), &new(), (&after, Missing::HasEnded), NOW).await;
+        let refused =
+            home.push_after(&t.db, &policy(), &new(), (&after, Missing::HasEnded), from_millis(NOW)).await;
         assert!(refused.is_err(), "{refused:?}");
         assert_eq!(left(t, &home).await, [0; 3]);
         t.run(async |tr| {

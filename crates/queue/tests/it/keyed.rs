@@ -9,7 +9,7 @@ use fdb_embedded::Faults;
 use foundationdb::tuple::{Bytes, Versionstamp, pack, unpack};
 use kvqueue_queue::{
     Approach, Failure, ItemOutcome, Kind, Lease, LimitError, Limits, NewItem, Pattern, PushError,
-    PushOptions, Queue,
+    PushOptions, Queue, from_millis,
 };
 use tokio::sync::watch;
 
@@ -186,11 +186,11 @@ fn slots_become_free_however_an_item_leaves_its_lease() {
         let q = keyed(t);
         limit(t, &q, "a", running(1)).await;
         push(t, &q, "a", ["1", "2"]).await;
-        let failure = || Failure::new(1, 1, "no");
+        let failure = || Failure::new(from_millis(1), 1, "no");
         let outcomes = [
             ItemOutcome::Release,
             ItemOutcome::Retry { due: None, failure: failure() },
-            ItemOutcome::Postpone { due: kvqueue_queue::from_millis(5) },
+            ItemOutcome::Postpone { due: from_millis(5) },
             ItemOutcome::Dead(failure()),
         ];
         let mut session = t.session(&q);

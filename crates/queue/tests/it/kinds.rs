@@ -83,7 +83,7 @@ fn items_have_their_own_outcomes_and_released_ones_keep_their_places() {
         let mut first = lease(t, &mut session, 4).await.unwrap();
         assert_eq!(payloads(first.items()), ["a", "b", "c", "d"]);
         assert_eq!((t.list(&q).await, t.len(&q).await), (vec!["e".to_owned()], 1));
-        let failure = Failure::new(7, 1, "no");
+        let failure = Failure::new(from_millis(7), 1, "no");
         let retry = ItemOutcome::Retry { due: None, failure: failure.clone() };
         let dead = ItemOutcome::Dead(failure);
         acknowledge(t, &mut first, &[(0, retry), (1, ItemOutcome::Done)]).await;
@@ -185,7 +185,7 @@ fn deleting_a_queue_clears_all_its_records() {
         t.fill(&q, &["a", "b", "c", "d"]).await;
         let mut session = t.session(&q);
         let mut held = lease(t, &mut session, 3).await.unwrap();
-        let failure = Failure::new(7, 1, "no");
+        let failure = Failure::new(from_millis(7), 1, "no");
         let later = ItemOutcome::Retry { due: Some(from_millis(1 << 40)), failure: failure.clone() };
         acknowledge(t, &mut held, &[(0, later), (1, ItemOutcome::Dead(failure))]).await;
         t.run(async |tr| {

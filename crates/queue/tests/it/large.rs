@@ -40,7 +40,7 @@ fn any_number_of_items_is_acknowledged_at_once() {
     on_database(async |t| {
         let q = far(t);
         let mut lease = leased(t, &q, ITEMS).await;
-        let failure = || Failure::new(1, 1, &"r".repeat(MAX_REASON));
+        let failure = || Failure::new(from_millis(1), 1, &"r".repeat(MAX_REASON));
         let outcomes = lease.open().map(|index| {
             let outcome = match index % 4 {
                 0 => ItemOutcome::Release,
@@ -112,7 +112,7 @@ fn as_many_dead_letters_are_purged_at_once_as_one_transaction_holds() {
     on_database(async |t| {
         let q = far(t);
         let mut lease = leased(t, &q, 300).await;
-        t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(1, 1, "no"))).await;
+        t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(from_millis(1), 1, "no"))).await;
         let purged = q.purge_all_dead(&t.db, &RetryPolicy::default(), None).await.unwrap();
         assert_eq!((purged.moved, t.run(async |tr| q.counts(tr).await).await.dead), (300, 0));
     });

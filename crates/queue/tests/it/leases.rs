@@ -3,7 +3,7 @@
 use fdb_embedded::Fault::{None as Fine, UnknownCommitted, UnknownNotCommitted};
 use fdb_embedded::{Fault, Faults};
 use kvqueue_queue::{
-    Approach, Failure, Fetched, ItemOutcome, Lease, LeaseError, Queue, RetryPolicy, Session,
+    Approach, Failure, Fetched, ItemOutcome, Lease, LeaseError, Queue, RetryPolicy, Session, from_millis,
 };
 
 use crate::common::{TestDb, fetch_options, k, on_database, payloads};
@@ -51,7 +51,7 @@ fn items_are_acknowledged_one_by_one_and_each_once() {
         let q = t.queue("q");
         t.push(&q, &["a", "b", "c", "d"]).await;
         let mut lease = lease(t, &q, 4).await;
-        let failure = Failure::new(7, 1, "no");
+        let failure = Failure::new(from_millis(7), 1, "no");
         lease.acknowledge(&t.db, &policy(), &[(1, ItemOutcome::Done)]).await.unwrap();
         lease.acknowledge(&t.db, &policy(), &[(1, ItemOutcome::Release)]).await.unwrap();
         assert_eq!(lease.open().collect::<Vec<_>>(), [0, 2, 3]);
@@ -146,7 +146,7 @@ fn long_failure_reasons_of_all_outcomes_are_cut() {
         let q = t.queue("q");
         t.push(&q, &["retried", "dead"]).await;
         let mut lease = lease(t, &q, 2).await;
-        let failure = Failure { at: 1, attempt: 1, reason: "r".repeat(200_000) };
+        let failure = Failure { at: from_millis(1), attempt: 1, reason: "r".repeat(200_000) };
         let retry = ItemOutcome::Retry { due: None, failure: failure.clone() };
         let outcomes = [(0, retry), (1, ItemOutcome::Dead(failure))];
         lease.acknowledge(&t.db, &policy(), &outcomes).await.unwrap();

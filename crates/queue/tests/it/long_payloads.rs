@@ -3,7 +3,7 @@
 use foundationdb::tuple::pack;
 use kvqueue_queue::{
     End, Failure, ItemOutcome, Kind, MAX_PAYLOAD, MAX_VALUE, NewItem, PAYLOAD_CEILING, Packing, PushError,
-    PushOptions, RetryPolicy,
+    PushOptions, RetryPolicy, from_millis,
 };
 
 use crate::common::{KINDS, TestDb, k, on_database};
@@ -45,7 +45,7 @@ fn long_payloads_are_returned_complete_and_leave_no_key() {
                 same(&lease.items()[0].payload, &long);
                 t.acknowledge(&mut lease, &ItemOutcome::Release).await;
                 let mut lease = t.lease(&q, 1).await.unwrap();
-                let failure = Failure::new(0, 1, "no");
+                let failure = Failure::new(from_millis(0), 1, "no");
                 t.acknowledge(&mut lease, &ItemOutcome::Retry { due: None, failure }).await;
                 let mut lease = t.lease(&q, 1).await.unwrap();
                 same(&lease.items()[0].payload, &long);
@@ -140,7 +140,7 @@ fn ending_an_item_keeps_payloads_of_longer_ids_with_its_prefix() {
             let id = lease.items()[0].id.clone();
             t.push_items(&q, &[NewItem::new(long.clone())]).await;
             if purged {
-                t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(1, 1, "no"))).await;
+                t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(from_millis(1), 1, "no"))).await;
                 q.purge_dead(&t.db, &policy, &id).await.unwrap();
             } else {
                 t.acknowledge(&mut lease, &ItemOutcome::Done).await;

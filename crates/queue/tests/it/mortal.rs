@@ -121,7 +121,7 @@ impl World<'_> {
     }
 
     fn outcome(&self, rng: &mut Rng, attempt: u32) -> ItemOutcome {
-        let failure = Failure::new(1, attempt, "no");
+        let failure = Failure::new(from_millis(1), attempt, "no");
         match rng.below(8) {
             0 => ItemOutcome::Release,
             1 if attempt >= MAX_ATTEMPTS => ItemOutcome::Dead(failure),

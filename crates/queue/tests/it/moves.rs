@@ -3,7 +3,7 @@
 use fdb_embedded::Faults;
 use kvqueue_queue::{
     Counts, Kind, MAX_KEY, Movable, MoveCounts, MoveError, Mover, NewItem, PAYLOAD_CEILING, PushOptions,
-    Queue, RetryPolicy, State, StoredItem,
+    Queue, RetryPolicy, State, StoredItem, from_millis,
 };
 
 use crate::batches::{NOW, finish, new};
@@ -107,7 +107,7 @@ fn an_item_whose_unique_key_is_taken_stays_and_blocks_no_other() {
             [(Movable::Ready, State::Ready), (Movable::Dead, State::Dead)].into_iter().enumerate()
         {
             let (from, to) = (t.queue(format!("from{i}")), t.queue(format!("to{i}")));
-            restore(t, &to, &[unique(item("there", State::Later(9)), "k")]).await;
+            restore(t, &to, &[unique(item("there", State::Later(from_millis(9))), "k")]).await;
             let stays = unique(item("stays", state), "k");
             restore(t, &from, &[stays.clone(), item("a", state), item("b", state)]).await;
             assert_eq!(move_all(t, &from, &to, what, 2).await, moved(2, 1));

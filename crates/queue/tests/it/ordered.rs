@@ -54,7 +54,7 @@ fn items_that_are_ready_again_at_once_hold_nothing_and_come_first() {
     on_database(async |t| {
         let (q, mut session) = queue(t, ordered(), &["1", "2"]).await;
         run_one(t, &mut session, "1", &ItemOutcome::Release).await;
-        let retry = ItemOutcome::Retry { due: None, failure: Failure::new(1, 1, "no") };
+        let retry = ItemOutcome::Retry { due: None, failure: Failure::new(from_millis(1), 1, "no") };
         run_one(t, &mut session, "1", &retry).await;
         assert!(held(t, &q).await.is_empty());
         assert_eq!(run_rest(t, &mut session).await, ["1", "2"]);

@@ -2,7 +2,7 @@
 
 use fdb_embedded::Fault::{Conflict, UnknownCommitted, UnknownNotCommitted};
 use fdb_embedded::Faults;
-use kvqueue_queue::{End, ItemOutcome, Kind, Packing, Queue};
+use kvqueue_queue::{End, ItemOutcome, Kind, Packing, Queue, from_millis};
 
 use crate::common::{TestDb, id, k, later, on_database, record, rules, sweeper};
 
@@ -70,7 +70,8 @@ fn items_that_are_not_ready_are_not_orphans() {
         let mut aside = t.lease(&q, 1).await.unwrap();
         t.acknowledge(&mut aside, &later(u64::MAX)).await;
         let mut dead = t.lease(&q, 1).await.unwrap();
-        t.acknowledge(&mut dead, &ItemOutcome::Dead(kvqueue_queue::Failure::new(1, 1, "no"))).await;
+        t.acknowledge(&mut dead, &ItemOutcome::Dead(kvqueue_queue::Failure::new(from_millis(1), 1, "no")))
+            .await;
         // The dead one's key is free, the others' are not; chunks stay with all of them.
         for _ in 0..2 {
             assert!(t.sweep(&mut sweeper(&q), 0, &rules()).await.moved.is_nothing());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use foundationdb::tuple::{Bytes, pack};
 use kvqueue_queue::{
     Approach, AtLeast, Failure, ItemId, ItemOutcome, Kind, Movable, Mover, NewItem, Packing, Partitions,
-    Pause, PushEffect, PushError, PushOptions, Queue, QueueError, RetryPolicy,
+    Pause, PushEffect, PushError, PushOptions, Queue, QueueError, RetryPolicy, from_millis,
 };
 
 use crate::common::{Rng, TestDb, fetch_options, k, later, on_database, payloads, rules, sweeper};
@@ -147,7 +147,7 @@ fn a_frozen_queue_is_not_divided() {
     on_database(async |t| {
         let q = t.queue("q");
         t.divide(&q, 2, LOOSE).await;
-        let frozen = Pause { at: 1, frozen: true, reason: String::new() };
+        let frozen = Pause { at: from_millis(1), frozen: true, reason: String::new() };
         t.run(async |tr| {
             q.pause(tr, &frozen);
             Ok(())
@@ -359,9 +359,9 @@ fn items_return_to_their_places_in_their_partitions() {
         assert_eq!(partitions_of(&ids).len(), 4);
         let outcomes: [&[ItemOutcome]; 4] = [
             &[ItemOutcome::Release],
-            &[ItemOutcome::Retry { due: None, failure: Failure::new(1, 1, "no") }],
+            &[ItemOutcome::Retry { due: None, failure: Failure::new(from_millis(1), 1, "no") }],
             &[later(1_000)],
-            &[ItemOutcome::Dead(Failure::new(1, 1, "dead"))],
+            &[ItemOutcome::Dead(Failure::new(from_millis(1), 1, "dead"))],
         ];
         for outcome in outcomes {
             let mut lease = t.lease(&q, 8).await.unwrap();
@@ -454,7 +454,7 @@ fn a_second_pusher_is_refused_whatever_the_partition() {
         let mut used = BTreeSet::new();
         while used.len() < 3 {
             let tr = t.db.create_trx().unwrap();
-            let items = [NewItem::new("a").with_due(kvqueue_queue::from_millis(9)), NewItem::new("b")];
+            let items = [NewItem::new("a").with_due(from_millis(9)), NewItem::new("b")];
             let placed = q.pusher(&tr).push_items(&items, &PushOptions::default()).await.unwrap();
             let refused = q.pusher(&tr).push(b"c").await.unwrap_err();
             let second = matches!(refused, PushError::Queue(QueueError::SecondPusher { .. }));

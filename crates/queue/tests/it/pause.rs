@@ -7,7 +7,7 @@ use foundationdb::Transaction;
 use futures::FutureExt;
 use kvqueue_queue::{
     Failure, ItemOutcome, Kind, LimitError, Limits, Movable, Mover, NewItem, Pattern, Pause, ProduceError,
-    Producer, PushOptions, Queue, QueueError, RetryPolicy, Watch, migration, queues,
+    Producer, PushOptions, Queue, QueueError, RetryPolicy, Watch, from_millis, migration, queues,
 };
 
 use crate::common::{KINDS, TestDb, kinds_of_records, on_database, record, session_id};
@@ -44,10 +44,10 @@ fn a_queue_is_paused_until_it_is_resumed() {
         let (q, other) = (t.queue("q"), t.queue("q2"));
         let paused = async |queue: &Queue| t.run(async |tr| queue.paused(tr).await).await;
         assert_eq!(paused(&q).await, None);
-        let first = Pause { at: 5, frozen: false, reason: "maintenance".to_owned() };
+        let first = Pause { at: from_millis(5), frozen: false, reason: "maintenance".to_owned() };
         write(t, |tr| q.pause(tr, &first)).await;
         assert_eq!((paused(&q).await, paused(&other).await), (Some(first), None));
-        let second = Pause { at: 6, frozen: true, reason: "moving".to_owned() };
+        let second = Pause { at: from_millis(6), frozen: true, reason: "moving".to_owned() };
         write(t, |tr| q.pause(tr, &second)).await;
         assert_eq!(paused(&q).await, Some(second));
         write(t, |tr| q.resume(tr)).await;
@@ -97,7 +97,7 @@ fn an_unreadable_pause_record_freezes_the_queue() {
     on_database(async |t| {
         let q = t.queue("q");
         write(t, |tr| tr.set(&record(&q, "pause", b""), b"\x09later version")).await;
-        let unknown = Pause { at: 0, frozen: true, reason: String::new() };
+        let unknown = Pause { at: from_millis(0), frozen: true, reason: String::new() };
         assert_eq!(t.run(async |tr| q.paused(tr).await).await, Some(unknown));
     });
 }
@@ -116,7 +116,7 @@ fn a_frozen_queue_refuses_every_push() {
             write(t, |tr| q.pause(tr, &Pause::default())).await;
             session.push(&t.db, &["paused only"]).await.unwrap();
 
-            let frozen = Pause { at: 6, frozen: true, reason: "moving".to_owned() };
+            let frozen = Pause { at: from_millis(6), frozen: true, reason: "moving".to_owned() };
             freeze(t, &q, &frozen).await;
             let refused = session.push(&t.db, &["never"]).await.unwrap_err();
             assert_eq!(refused.frozen(), Some(&frozen), "{refused:?}");
@@ -157,7 +157,7 @@ fn a_frozen_queue_refuses_every_change_of_an_operator() {
         session.push_items(&t.db, &[later], &PushOptions::default()).await.unwrap();
         let mut lease = t.lease(&q, 1).await.unwrap();
         let id = lease.items()[0].id.clone();
-        t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(0, 1, "no"))).await;
+        t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(from_millis(0), 1, "no"))).await;
         let ready = t.run(async |tr| q.peek_k(tr, NonZeroUsize::MIN).await).await[0].id.clone();
         freeze(t, &q, &Pause { frozen: true, ..Pause::default() }).await;
         let (before, policy) = (t.rows().await, RetryPolicy::default());

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use kvqueue_queue::{
     Approach, End, ItemOutcome, Kind, Lease, Limits, Packing, Quarantine, Queue, Rate, RetryRules, Session,
-    SweepCounts, SweepRules, Sweeper,
+    SweepCounts, SweepRules, Sweeper, millis,
 };
 
 use crate::common::keyed;
@@ -35,7 +35,7 @@ fn items_of_a_crashed_lease_become_ready_one_after_the_other() {
         assert_eq!((counts.ready, counts.waiting, counts.running), (0, 64, 0));
         // The sweep was at the time 0.
         let waiting = t.run(async |tr| q.scheduled_after(tr, None, k(100)).await).await;
-        let due: BTreeSet<u64> = waiting.iter().map(|delayed| delayed.due).collect();
+        let due: BTreeSet<u64> = waiting.iter().map(|delayed| millis(delayed.due)).collect();
         assert!(due.iter().all(|due| (PAUSE / 2..=PAUSE).contains(due)), "{due:?}");
         assert!(due.len() > 60, "they come back at {due:?}");
         // Half of them are back after about three quarters of the pause, each at its own place.
@@ -56,7 +56,7 @@ fn each_crash_doubles_the_backoff_of_its_items() {
             crash(t, &q, 1, &mut sweeper, &with_a_pause()).await;
             let waiting = t.run(async |tr| q.scheduled_after(tr, None, k(100)).await).await;
             let whole = PAUSE << nth;
-            assert!((whole / 2..=whole).contains(&waiting[0].due), "{waiting:?}");
+            assert!((whole / 2..=whole).contains(&millis(waiting[0].due)), "{waiting:?}");
             t.sweep(&mut sweeper, whole, &with_a_pause()).await;
         }
     });

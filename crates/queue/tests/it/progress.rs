@@ -3,6 +3,7 @@
 use fdb_embedded::Faults;
 use kvqueue_queue::{
     Failure, ItemId, ItemOutcome, ItemState, Lease, LeaseError, LeaseId, Progress, Queue, RetryPolicy,
+    from_millis,
 };
 
 use crate::common::{
@@ -14,7 +15,7 @@ const LONG: u64 = 3_600_000_000;
 const STEPS: usize = 40;
 
 fn halfway(at: u64) -> Progress {
-    Progress::new(at, Some(50), "halfway")
+    Progress::new(from_millis(at), Some(50), "halfway")
 }
 
 async fn extend(t: &TestDb, lease: &mut Lease, progress: &[(usize, Progress)]) {
@@ -39,18 +40,18 @@ fn an_extension_writes_progress_and_the_end_of_the_lease_clears_it_in_queues_of_
             let mut lease = t.lease_for(&q, 3, LONG).await.unwrap();
             let ids: Vec<_> = lease.items().iter().map(|item| item.id.clone()).collect();
             assert_eq!(shown(t, &q, &ids[0]).await, None);
-            extend(t, &mut lease, &[(0, halfway(1)), (2, Progress::new(1, None, ""))]).await;
+            extend(t, &mut lease, &[(0, halfway(1)), (2, Progress::new(from_millis(1), None, ""))]).await;
             assert_eq!(shown(t, &q, &ids[0]).await, Some(halfway(1)), "{kind:?}");
             assert_eq!(shown(t, &q, &ids[1]).await, None);
-            assert_eq!(shown(t, &q, &ids[2]).await, Some(Progress::new(1, None, "")));
+            assert_eq!(shown(t, &q, &ids[2]).await, Some(Progress::new(from_millis(1), None, "")));
             // An extension without news keeps it; one with news replaces that of its items.
             extend(t, &mut lease, &[]).await;
             extend(t, &mut lease, &[(0, halfway(2)), (1, halfway(2))]).await;
             assert_eq!(shown(t, &q, &ids[0]).await, Some(halfway(2)));
-            assert_eq!(shown(t, &q, &ids[2]).await, Some(Progress::new(1, None, "")));
+            assert_eq!(shown(t, &q, &ids[2]).await, Some(Progress::new(from_millis(1), None, "")));
             let page = t.run(async |tr| q.view(tr, ItemState::Running, None, k(9)).await).await;
             let listed: Vec<_> = page.items.into_iter().map(|item| item.progress.unwrap().at).collect();
-            assert_eq!(listed, [2, 2, 1], "{kind:?}");
+            assert_eq!(listed, [2, 2, 1].map(from_millis), "{kind:?}");
             lease.acknowledge(&t.db, &RetryPolicy::default(), &[(0, ItemOutcome::Done)]).await.unwrap();
             assert_eq!(rows(t, &q).await, 1);
             // That of an item that has ended is passed over, and an index that is none is refused.
@@ -144,7 +145,7 @@ fn a_lease_of_many_items_keeps_the_newest_progress() {
         let q = t.queue("q");
         t.push(&q, &["x"; 600]).await;
         let mut lease = t.lease_for(&q, 600, LONG).await.unwrap();
-        let long = |at| Progress::new(at, Some(1), &"m".repeat(300));
+        let long = |at| Progress::new(from_millis(at), Some(1), &"m".repeat(300));
         let news: Vec<_> = (0..600).map(|index| (index, long(index as u64))).collect();
         extend(t, &mut lease, &news).await;
         let stored = t.records(&q, "progress").await;
@@ -188,7 +189,7 @@ async fn random(t: &TestDb, seed: u64) {
                     0 => ItemOutcome::Done,
                     1 => ItemOutcome::Release,
                     2 => later(1_000),
-                    _ => ItemOutcome::Dead(Failure::new(at, 1, "no")),
+                    _ => ItemOutcome::Dead(Failure::new(from_millis(at), 1, "no")),
                 };
                 let _ = lease.acknowledge(&t.db, &policy, &[(index, outcome)]).await;
             }

@@ -173,7 +173,7 @@ impl<'t> World<'t> {
 
     async fn lease(&mut self) {
         let Some(mut lease) = self.t.lease(&self.queue, self.rng.below(4) + 1).await else { return };
-        let failure = Failure::new(0, 1, "no");
+        let failure = Failure::new(from_millis(0), 1, "no");
         let (outcome, place) = match self.rng.below(5) {
             0 => (ItemOutcome::Release, Place::Ready),
             1 => (ItemOutcome::Retry { due: None, failure }, Place::Ready),

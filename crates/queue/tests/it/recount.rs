@@ -41,9 +41,11 @@ fn recount_corrects_each_counter() {
         assert_eq!(recount(t, &q).await, Recount { ready: Some(Counted::default()), ..Recount::default() });
         t.push(&q, &["a", "b", "c", "d", "e"]).await;
         let mut lease = t.lease(&q, 2).await.unwrap();
-        let later =
-            ItemOutcome::Retry { due: Some(from_millis(u64::MAX / 2)), failure: Failure::new(1, 1, "no") };
-        let dead = ItemOutcome::Dead(Failure::new(1, 1, "never"));
+        let later = ItemOutcome::Retry {
+            due: Some(from_millis(u64::MAX / 2)),
+            failure: Failure::new(from_millis(1), 1, "no"),
+        };
+        let dead = ItemOutcome::Dead(Failure::new(from_millis(1), 1, "never"));
         lease.acknowledge(&t.db, &RetryPolicy::default(), &[(0, later), (1, dead)]).await.unwrap();
         let counted = |by_counters, by_rows| Counted { by_counters, by_rows };
         let right =
@@ -94,7 +96,8 @@ fn recount_is_right_during_pushes_and_takes() {
                 while !ends.load(Ordering::Relaxed) {
                     let _lost = session.take(&t.db, k(2)).await.unwrap();
                     if let Some(mut lease) = t.lease(&q, 1).await {
-                        t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(1, 1, "no"))).await;
+                        t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(from_millis(1), 1, "no")))
+                            .await;
                     }
                     tokio::task::yield_now().await;
                 }
@@ -153,7 +156,7 @@ fn row_counter_agrees_with_recount() {
         t.push(&q, &["a", "b", "c"]).await;
         t.push(&r, &["a"]).await;
         let mut lease = t.lease(&q, 1).await.unwrap();
-        t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(1, 1, "no"))).await;
+        t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(from_millis(1), 1, "no"))).await;
         spoil(t, &q, &[("npop", 9), ("nlater", 2)]).await;
         let mut rows = RowCounter::new(&t.prefix);
         rows.show(b"another prefix", b"");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kvqueue_queue::{
     Counts, Failure, Item, ItemId, Kind, Meta, PushError, PushOptions, Queue, ScheduledItem, State,
-    StoredItem,
+    StoredItem, from_millis,
 };
 
 use crate::common::{KINDS, TestDb, k, on_database, payloads};
@@ -14,13 +14,13 @@ pub(crate) fn item(payload: &str, state: State) -> StoredItem {
     let mut meta = Meta::default();
     meta.attempts = 2;
     meta.crashes = 1;
-    meta.failures = vec![Failure::new(5, 1, "no"), Failure::new(6, 2, "no again")];
+    meta.failures = vec![Failure::new(from_millis(5), 1, "no"), Failure::new(from_millis(6), 2, "no again")];
     meta.attributes.insert("to".to_owned(), payload.chars().take(9).collect());
     meta.content_type = Some("text/plain".to_owned());
-    meta.enqueued_at = Some(4);
+    meta.enqueued_at = Some(from_millis(4));
     assert!(meta.add_unknown_field(200, vec![1, 2]));
     if state == State::Dead {
-        meta.death = Some(Failure::new(7, 2, "it is over"));
+        meta.death = Some(Failure::new(from_millis(7), 2, "it is over"));
     }
     StoredItem { payload: payload.to_owned().into(), meta, state, priority: 0, key: None }
 }
@@ -103,8 +103,8 @@ fn items_of_every_state_are_restored_as_they_were() {
             item("a", State::Ready),
             item(&long, State::Ready),
             StoredItem { payload: "plain".into(), ..StoredItem::default() },
-            item("b", State::Later(1_000)),
-            item(&long, State::Later(2_000)),
+            item("b", State::Later(from_millis(1_000))),
+            item(&long, State::Later(from_millis(2_000))),
             item("c", State::Dead),
             item(&long, State::Dead),
         ];
@@ -137,11 +137,16 @@ fn items_of_every_state_are_restored_as_they_were() {
 fn restored_items_are_leased_and_retried_like_others() {
     on_database(async |t| {
         let q = t.queue("q");
-        restore(t, &q, &[item("a", State::Ready), item("b", State::Later(5)), item("c", State::Dead)]).await;
+        restore(
+            t,
+            &q,
+            &[item("a", State::Ready), item("b", State::Later(from_millis(5))), item("c", State::Dead)],
+        )
+        .await;
         let taken = t.lease(&q, 9).await.unwrap();
         assert_eq!((payloads(taken.items()), taken.items()[0].attempt), (vec!["a".to_owned()], 3));
         let dead = t.run(async |tr| q.dead_list(tr, None, k(9)).await).await;
-        assert_eq!((dead[0].died_at, dead[0].reason.as_str()), (7, "it is over"));
+        assert_eq!((dead[0].died_at, dead[0].reason.as_str()), (from_millis(7), "it is over"));
         assert!(t.run(async |tr| Ok(q.dead_retry(tr, &dead[0].id).await.unwrap())).await);
         assert_eq!(t.list(&q).await, ["c"]);
     });
@@ -153,7 +158,7 @@ fn restored_items_take_their_unique_keys_except_dead_letters() {
         let q = t.queue("q");
         let first = [
             unique(item("a", State::Ready), "1"),
-            unique(item("b", State::Later(5)), "2"),
+            unique(item("b", State::Later(from_millis(5))), "2"),
             unique(item("c", State::Dead), "3"),
         ];
         assert_eq!(restore(t, &q, &first).await, 3);

@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use fdb_embedded::Faults;
 use kvqueue_queue::{
-    Failure, ItemChange, ItemId, ItemOutcome, ItemState, Kind, Meta, Millis, NewItem, Pause, Queue,
-    RetryPolicy, State, StoredItem, SweepRules, Sweeper, from_millis,
+    Failure, ItemChange, ItemId, ItemOutcome, ItemState, Kind, Meta, NewItem, Pause, Queue, RetryPolicy,
+    State, StoredItem, SweepRules, Sweeper, from_millis,
 };
 
 use crate::common::gate::overlaps;
 use crate::common::ordered::{blocked, blocking, queue as queue_of_keys, run_one, run_rest};
 use crate::common::{
-    KINDS, OF_ONE_STEP, Rng, TestDb, k, kinds_of_records, on_database, rules, run_seed, seeds, sweeper,
+    KINDS, Millis, OF_ONE_STEP, Rng, TestDb, k, kinds_of_records, on_database, rules, run_seed, seeds,
+    sweeper,
 };
 use crate::restored::restore;
 use crate::unknown::scripts;
@@ -28,7 +29,7 @@ fn keeping() -> SweepRules {
 /// A dead letter as an import has it.
 fn letter(payload: &str, died: Millis) -> StoredItem {
     let mut meta = Meta::default();
-    meta.death = Some(Failure::new(died, 1, "no"));
+    meta.death = Some(Failure::new(from_millis(died), 1, "no"));
     StoredItem { payload: payload.to_owned().into(), meta, state: State::Dead, ..StoredItem::default() }
 }
 
@@ -36,7 +37,7 @@ fn letter(payload: &str, died: Millis) -> StoredItem {
 async fn die(t: &TestDb, q: &Queue, item: NewItem, died: Millis) {
     t.push_items(q, &[item]).await;
     let mut lease = t.lease_for(q, 1, HOUR).await.unwrap();
-    t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(died, 1, "no"))).await;
+    t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(from_millis(died), 1, "no"))).await;
 }
 
 /// Sweeps by a new sweeper, and returns how many dead letters were removed.
@@ -133,7 +134,7 @@ fn a_sweep_removes_a_bounded_number_of_dead_letters_and_the_next_goes_on() {
             assert!(removed[removed.len() - 1] <= 10_000 / 2, "{removed:?}");
             assert!(swept.attempts.begun <= 20 + 10, "{}", swept.attempts.begun);
             if swept.oldest_dead.is_some() {
-                assert_eq!(swept.oldest_dead, Some(1_001));
+                assert_eq!(swept.oldest_dead, Some(from_millis(1_001)));
                 break;
             }
         }
@@ -250,7 +251,7 @@ fn dead_letters_are_removed_once_under_unknown_outcomes() {
 fn a_key_goes_on_when_the_dead_letter_that_blocks_it_is_removed() {
     on_database(async |t| {
         let (q, mut session) = queue_of_keys(t, blocking(), &["1", "2"]).await;
-        run_one(t, &mut session, "1", &ItemOutcome::Dead(Failure::new(5, 1, "no"))).await;
+        run_one(t, &mut session, "1", &ItemOutcome::Dead(Failure::new(from_millis(5), 1, "no"))).await;
         assert_eq!((blocked(t, &q).await, run_rest(t, &mut session).await.len()), (1, 0));
         assert_eq!(sweep(t, &q, KEPT + 5).await, 1);
         assert_eq!(blocked(t, &q).await, 0);
@@ -326,7 +327,7 @@ async fn run(t: &TestDb, seed: u64) {
                 t.jump(3_000_000);
                 let swept = t.sweep(&mut sweeper(&q), now, &keeping()).await;
                 assert_eq!(swept.moved.removed_dead, before - dead.len());
-                assert_eq!(swept.oldest_dead, dead.values().min().copied());
+                assert_eq!(swept.oldest_dead, dead.values().min().copied().map(from_millis));
             }
         }
     }

@@ -12,11 +12,11 @@ use std::task::Poll;
 use fdb_embedded::{Fault, Gate, HeldCommit};
 use futures::{FutureExt, poll};
 use kvqueue_queue::schedule::{Missed, MissedPolicy, Outcome, Overlap, SkipReason};
-use kvqueue_queue::{Item, Millis, Queue};
+use kvqueue_queue::{Item, Queue, from_millis, millis};
 
 use crate::common::gate::to_the_end;
 use crate::common::schedules::{MINUTE, every, schedule, scheduler_of};
-use crate::common::{KINDS, Rng, TestDb, k, on_database, rules, seeds, session_id};
+use crate::common::{KINDS, Millis, Rng, TestDb, k, on_database, rules, seeds, session_id};
 
 const DAEMONS: usize = 10;
 /// Steps per seed.
@@ -157,8 +157,8 @@ async fn run(t: &TestDb, seed: u64) {
 /// An operator pauses or resumes a schedule.
 async fn change(t: &TestDb, queue: &Queue, name: &str, pauses: bool, now: Millis) {
     t.run(async |tr| match pauses {
-        true => queue.pause_schedule(tr, name, now).await,
-        false => queue.resume_schedule(tr, name, now).await,
+        true => queue.pause_schedule(tr, name, from_millis(now)).await,
+        false => queue.resume_schedule(tr, name, from_millis(now)).await,
     })
     .await;
 }
@@ -179,9 +179,9 @@ async fn check(t: &TestDb, queue: &Queue, now: Millis, taken: Vec<Item>) {
         let every = every(period);
         let times = records.iter().flat_map(|record| {
             let count = usize::try_from(record.count).unwrap();
-            std::iter::successors(Some(record.from), |time| every.next_after(*time)).take(count)
+            std::iter::successors(Some(millis(record.from)), |time| every.next_after(*time)).take(count)
         });
-        let mut times: Vec<Millis> = times.chain(waiting).collect();
+        let mut times: Vec<Millis> = times.chain(waiting.map(millis)).collect();
         times.sort_unstable();
         let expected = std::iter::successors(every.next_after(START), |time| every.next_after(*time));
         let expected: Vec<Millis> = expected.take_while(|time| *time <= now).collect();
@@ -199,7 +199,7 @@ async fn check(t: &TestDb, queue: &Queue, now: Millis, taken: Vec<Item>) {
             let id = record.outcome.id().unwrap();
             let item = items.iter().find(|item| item.id == *id).unwrap();
             let meta = item.meta.as_ref().unwrap();
-            assert_eq!(meta.attributes["schedule-time"], record.from.to_string());
+            assert_eq!(meta.attributes["schedule-time"], millis(record.from).to_string());
             assert!(ids.insert(id.clone()), "an item has two records");
         }
     }

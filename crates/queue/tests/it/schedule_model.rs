@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use fdb_embedded::Faults;
 use kvqueue_queue::schedule::{Missed, MissedPolicy, OccurrenceRecord, Outcome, Overlap, Schedule};
-use kvqueue_queue::{Kind, Millis, Queue};
+use kvqueue_queue::{Kind, Queue, from_millis, millis};
 
-use crate::common::schedules::{HOUR, every, schedule};
-use crate::common::{KINDS, OF_ONE_STEP, Rng, TestDb, on_database, run_seed, seeds};
+use crate::common::schedules::{HOUR, every, schedule, span};
+use crate::common::{KINDS, Millis, OF_ONE_STEP, Rng, TestDb, on_database, run_seed, seeds};
 
 /// Steps per seed.
 const STEPS: usize = 40;
@@ -120,11 +120,11 @@ impl<'t> Run<'t> {
 
     async fn pause_and_resume(&mut self) {
         let (t, queue, time) = (self.t, &self.queue, self.time);
-        t.run(async |tr| queue.pause_schedule(tr, "s", time).await).await;
+        t.run(async |tr| queue.pause_schedule(tr, "s", from_millis(time)).await).await;
         self.time += [1_000, 3 * self.period][self.rng.below(2)];
         self.look().await;
         let (now, queue) = (self.time, &self.queue);
-        t.run(async |tr| queue.resume_schedule(tr, "s", now).await).await;
+        t.run(async |tr| queue.resume_schedule(tr, "s", from_millis(now)).await).await;
     }
 
     /// No time has fired twice, and each item is one that was fired. Returns the records.
@@ -134,7 +134,7 @@ impl<'t> Run<'t> {
         let records = t.schedule_history(&self.queue, "s").await;
         assert!(records.len() < 1_000, "the history is cut");
         let fired = records.iter().filter(|record| matches!(record.outcome, Outcome::Fired { .. }));
-        let fired: Vec<Millis> = fired.map(|record| record.from).collect();
+        let fired: Vec<Millis> = fired.map(|record| millis(record.from)).collect();
         let times: BTreeSet<Millis> = fired.iter().copied().collect();
         assert_eq!(times.len(), fired.len(), "a time fired twice: {records:#?}");
         assert!(times.iter().all(|time| time % self.period == 0));
@@ -149,18 +149,18 @@ impl<'t> Run<'t> {
             let last = records.iter().rev().find_map(|record| record.outcome.id());
             assert_eq!(state.last.as_ref().map(|(_, id)| id), last);
         }
-        self.next = state.next.unwrap();
+        self.next = millis(state.next.unwrap());
         records
     }
 
     /// The records, and the occurrence that waits, have every nominal time before the next one, and each once.
     fn check_accounts(&self, records: &[OccurrenceRecord]) {
-        let mut spans: Vec<_> = records.iter().map(|record| (record.from, record.to, record.count)).collect();
+        let mut spans: Vec<_> = records.iter().map(|record| (span(record), record.count)).collect();
         assert!(records.iter().all(|record| record.is_exact), "{records:#?}");
         spans.sort_unstable();
         let mut expected = every(self.period).next_after(START).unwrap();
         let mut waiting = 0;
-        for (from, to, count) in spans {
+        for ((from, to), count) in spans {
             if from != expected {
                 // One occurrence may wait; it has no record yet.
                 assert_eq!(

@@ -1,13 +1,13 @@
 //! Schedules whose items may not overlap.
 
-use kvqueue_queue::schedule::{ByHand, Outcome, Overlap, SkipReason};
-use kvqueue_queue::{Failure, ItemOutcome, Millis, Queue, RetryPolicy, from_millis};
+use kvqueue_queue::schedule::{ByHand, OccurrenceRecord, Outcome, Overlap, SkipReason};
+use kvqueue_queue::{Failure, ItemOutcome, Queue, RetryPolicy, from_millis};
 
-use crate::common::schedules::{MINUTE, fired, schedule};
-use crate::common::{KINDS, TestDb, on_database};
+use crate::common::schedules::{MINUTE, fired, schedule, span};
+use crate::common::{KINDS, Millis, TestDb, on_database};
 
 fn failure() -> Failure {
-    Failure::new(0, 1, "no")
+    Failure::new(from_millis(0), 1, "no")
 }
 
 /// Puts a schedule "s" for every minute with this overlap.
@@ -21,7 +21,11 @@ async fn put(t: &TestDb, q: &Queue, overlap: Overlap) {
 async fn skipped(t: &TestDb, q: &Queue) -> Vec<(Millis, Millis, u64)> {
     let history = t.schedule_history(q, "s").await;
     let skipped = history.iter().filter(|record| record.outcome == Outcome::Skipped(SkipReason::Overlap));
-    skipped.map(|record| (record.from / MINUTE, record.to / MINUTE, record.count)).collect()
+    let minutes = |record: &OccurrenceRecord| {
+        let (from, to) = span(record);
+        (from / MINUTE, to / MINUTE, record.count)
+    };
+    skipped.map(minutes).collect()
 }
 
 #[test]
@@ -62,7 +66,7 @@ fn one_occurrence_waits_until_the_last_item_has_ended() {
             let mut lease = t.lease(&q, 1).await.unwrap();
             let look = t.look(&q, 2 * MINUTE).await;
             assert_eq!((look.occurrences.len(), look.next), (0, Some(2 * MINUTE + 1_000)), "{kind}");
-            assert_eq!(t.schedule_state(&q, "s").await.waiting, Some(2 * MINUTE), "{kind}");
+            assert_eq!(t.schedule_state(&q, "s").await.waiting, Some(from_millis(2 * MINUTE)), "{kind}");
             // The longer it waits, the less often a sweeper looks.
             let look = t.look(&q, 2 * MINUTE + 50_000).await;
             assert_eq!(look.next, Some(2 * MINUTE + 55_000), "{kind}");
@@ -74,7 +78,7 @@ fn one_occurrence_waits_until_the_last_item_has_ended() {
             let row = t.first_row(&q).await;
             assert_eq!(
                 (state.waiting, state.next, row),
-                (None, Some(5 * MINUTE), Some(5 * MINUTE)),
+                (None, Some(from_millis(5 * MINUTE)), Some(5 * MINUTE)),
                 "{kind}"
             );
             let history = t.schedule_history(&q, "s").await;
@@ -82,7 +86,7 @@ fn one_occurrence_waits_until_the_last_item_has_ended() {
             assert_eq!(skipped(t, &q).await, [(3, 3, 1), (4, 4, 1)], "{kind}");
             // The next one waits for that.
             t.look(&q, 5 * MINUTE).await;
-            assert_eq!(t.schedule_state(&q, "s").await.waiting, Some(5 * MINUTE), "{kind}");
+            assert_eq!(t.schedule_state(&q, "s").await.waiting, Some(from_millis(5 * MINUTE)), "{kind}");
         }
     });
 }
@@ -94,18 +98,18 @@ fn an_occurrence_that_waits_is_skipped_when_the_schedule_is_resumed() {
         put(t, &q, Overlap::Queue).await;
         t.look(&q, MINUTE).await;
         t.look(&q, 2 * MINUTE).await;
-        t.run(async |tr| q.pause_schedule(tr, "s", 2 * MINUTE + 1).await).await;
+        t.run(async |tr| q.pause_schedule(tr, "s", from_millis(2 * MINUTE + 1)).await).await;
         t.acknowledge(&mut t.lease(&q, 1).await.unwrap(), &ItemOutcome::Done).await;
-        t.run(async |tr| q.resume_schedule(tr, "s", 5 * MINUTE).await).await;
+        t.run(async |tr| q.resume_schedule(tr, "s", from_millis(5 * MINUTE)).await).await;
         assert_eq!(t.schedule_state(&q, "s").await.waiting, None);
         assert_eq!(t.look(&q, 6 * MINUTE).await.fired(), [6 * MINUTE]);
         let history = t.schedule_history(&q, "s").await;
         let skipped: Vec<_> = history
             .iter()
             .filter(|record| record.outcome == Outcome::Skipped(SkipReason::Paused))
-            .map(|record| (record.from / MINUTE, record.to / MINUTE))
+            .map(span)
             .collect();
-        assert_eq!(skipped, [(2, 2), (3, 5)]);
+        assert_eq!(skipped, [(2 * MINUTE, 2 * MINUTE), (3 * MINUTE, 5 * MINUTE)]);
     });
 }
 
@@ -118,7 +122,7 @@ fn of_missed_occurrences_that_may_not_overlap_the_newest_fires() {
             t.look(&q, 10 * MINUTE).await;
             let history = t.schedule_history(&q, "s").await;
             assert_eq!(fired(&history), [10 * MINUTE], "{name}");
-            assert_eq!((history[0].from, history[0].to), (MINUTE, 9 * MINUTE), "{name}");
+            assert_eq!(span(&history[0]), (MINUTE, 9 * MINUTE), "{name}");
         }
     });
 }
@@ -129,9 +133,12 @@ fn an_item_by_hand_may_not_overlap_either() {
         let q = t.queue("q");
         put(t, &q, Overlap::Skip).await;
         let policy = RetryPolicy::default();
-        let hand = q.fire_schedule(&t.db, &policy, "s", 1_000, None).await.unwrap();
+        let hand = q.fire_schedule(&t.db, &policy, "s", from_millis(1_000), None).await.unwrap();
         assert!(matches!(hand, ByHand::Fired { id: Some(_) }), "{hand:?}");
-        assert_eq!(q.fire_schedule(&t.db, &policy, "s", 2_000, None).await.unwrap(), ByHand::Overlaps);
+        assert_eq!(
+            q.fire_schedule(&t.db, &policy, "s", from_millis(2_000), None).await.unwrap(),
+            ByHand::Overlaps
+        );
         t.look(&q, MINUTE).await;
         assert_eq!((t.len(&q).await, skipped(t, &q).await), (1, vec![(1, 1, 1)]));
     });

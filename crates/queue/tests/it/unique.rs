@@ -56,7 +56,7 @@ fn an_item_with_a_taken_unique_key_is_not_pushed() {
 #[test]
 fn a_unique_key_is_taken_until_its_item_ends() {
     on_database(async |t| {
-        let failure = Failure::new(0, 1, "no");
+        let failure = Failure::new(from_millis(0), 1, "no");
         let again = |due| ItemOutcome::Retry { due, failure: failure.clone() };
         for (i, kind) in KINDS.into_iter().enumerate() {
             let q = t.queue_of(format!("q{i}"), kind);

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use fdb_embedded::Faults;
 use kvqueue_queue::{
-    Failure, ItemId, ItemOutcome, ItemState, Lease, Millis, NewItem, Pause, PushEffect, PushOptions, Queue,
-    Sweeper, from_millis,
+    Failure, ItemId, ItemOutcome, ItemState, Lease, NewItem, Pause, PushEffect, PushOptions, Queue, Sweeper,
+    from_millis,
 };
 
 use crate::common::gate::overlaps;
 use crate::common::states::records_left;
-use crate::common::{KINDS, OF_ONE_STEP, Rng, TestDb, on_database, rules, run_seed, seeds, sweeper};
+use crate::common::{KINDS, Millis, OF_ONE_STEP, Rng, TestDb, on_database, rules, run_seed, seeds, sweeper};
 use crate::unknown::scripts;
 
 fn item(payload: &str) -> NewItem {
@@ -78,7 +78,7 @@ fn a_dead_letter_frees_a_key_before_its_time_and_has_it_until_it_ends_if_it_is_r
             let mut by = sweeper(&q);
             let (_, id) = push(t, &q, &for_a_time("a", 1_000)).await;
             let mut lease = t.lease(&q, 1).await.unwrap();
-            t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(0, 1, "no"))).await;
+            t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(from_millis(0), 1, "no"))).await;
             assert_eq!(records_left(t, &q).await, ["body", "dead"], "{kind}");
             let id = id.unwrap();
             q.retry_item(&t.db, &kvqueue_queue::RetryPolicy::default(), &id).await.unwrap();
@@ -278,7 +278,7 @@ fn a_session_that_knows_the_queue_as_not_frozen_replaces_nothing_once_it_is() {
         let q = t.queue("q");
         let mut session = t.session(&q);
         session.push_items(&t.db, &[item("a")], &PushOptions::default()).await.unwrap();
-        let pause = Pause { at: 1, frozen: true, reason: "moving".to_owned() };
+        let pause = Pause { at: from_millis(1), frozen: true, reason: "moving".to_owned() };
         t.run(async |tr| {
             q.pause(tr, &pause);
             Ok(())
@@ -427,7 +427,7 @@ impl<'t> Run<'t> {
             return;
         }
         let mut lease = self.leases.swap_remove(self.rng.below(self.leases.len()));
-        let failure = || Failure::new(1, 1, "no");
+        let failure = || Failure::new(from_millis(1), 1, "no");
         let due = self.now + 10;
         let (outcome, state) = match self.rng.below(4) {
             0 => (ItemOutcome::Release, Some(ItemState::Ready)),

@@ -284,7 +284,7 @@ fn an_unreadable_item_frees_its_unique_key_when_dead_or_purged() {
 fn a_missing_payload_does_not_break_pages_of_delayed_items_or_dead_letters() {
     on_database(async |t| {
         let q = t.queue("q");
-        let dead = ItemOutcome::Dead(Failure::new(1, 1, "no"));
+        let dead = ItemOutcome::Dead(Failure::new(from_millis(1), 1, "no"));
         t.push(&q, &["a", "b", "c"]).await;
         let mut lease = t.lease(&q, 3).await.unwrap();
         t.acknowledge(&mut lease, &dead).await;
@@ -308,11 +308,12 @@ fn a_missing_payload_does_not_break_pages_of_delayed_items_or_dead_letters() {
         let one = t.run(async |tr| q.dead_get(tr, &letters[1].id).await).await.unwrap();
         assert_eq!(one, found[1]);
         let found = t.run(async |tr| q.scheduled_after(tr, None, k(9)).await).await;
-        assert_eq!(found.iter().map(|delayed| delayed.due).collect::<Vec<_>>(), [7, 8, 9]);
+        assert_eq!(found.iter().map(|delayed| delayed.due).collect::<Vec<_>>(), [7, 8, 9].map(from_millis));
         assert!(found[0].item.is_ok() && found[2].item.is_ok());
         assert!(found[1].item.as_ref().is_err_and(|why| why.contains("body")), "{found:?}");
         // The next page begins behind it.
-        let behind = t.run(async |tr| q.scheduled_after(tr, Some((8, &found[1].id)), k(9)).await).await;
+        let behind =
+            t.run(async |tr| q.scheduled_after(tr, Some((from_millis(8), &found[1].id)), k(9)).await).await;
         assert_eq!(behind, found[2..]);
         // A move leaves it where it is.
         let (to, policy) = (t.queue("to"), RetryPolicy::default());

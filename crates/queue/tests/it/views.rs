@@ -78,13 +78,13 @@ fn an_item_shows_its_due_time_its_attempts_their_reasons_and_its_lease() {
         let retrying = all(t, &q, ItemState::Retrying, 10).await;
         assert_eq!(
             retrying.iter().map(|it| it.due).collect::<Vec<_>>(),
-            [Some(1_000), Some(1_002), Some(1_004)]
+            [1_000, 1_002, 1_004].map(|due| Some(from_millis(due)))
         );
         let item = retrying[0].item.as_ref().unwrap();
         assert_eq!((item.attempt, retrying[0].attempts()), (2, 1));
         assert_eq!(item.meta.as_ref().unwrap().failures[0].reason, "not yet");
         let scheduled = all(t, &q, ItemState::Scheduled, 10).await;
-        assert_eq!((scheduled[0].due, scheduled[0].attempts()), (Some(1_001), 0));
+        assert_eq!((scheduled[0].due, scheduled[0].attempts()), (Some(from_millis(1_001)), 0));
         let dead = all(t, &q, ItemState::Dead, 10).await;
         let meta = dead[0].item.as_ref().unwrap().meta.clone().unwrap();
         assert_eq!(meta.death.as_ref().unwrap().reason, "no such address");

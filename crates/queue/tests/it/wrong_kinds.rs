@@ -84,7 +84,7 @@ async fn refused_in(t: &TestDb, kind: Kind, other: Kind, state: &str) {
     .await;
     if state == "dead" {
         let mut lease = t.lease(&q, 1).await.unwrap();
-        t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(1, 1, "no"))).await;
+        t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(from_millis(1), 1, "no"))).await;
     }
     let before = t.rows().await;
     let mut session = t.session(&wrong);
@@ -161,7 +161,7 @@ fn dead_letters_and_unique_keys_of_another_kind_are_unchanged() {
             }
             let mut lease = t.lease(&q, 1).await.unwrap();
             let id = lease.items()[0].id.clone();
-            t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(1, 1, "no"))).await;
+            t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(from_millis(1), 1, "no"))).await;
             let (before, policy) = (t.rows().await, RetryPolicy::default());
             for wrong in others(kind).map(|kind| t.queue_of("q", kind)) {
                 assert!(is_wrong_kind(&wrong.retry_dead(&t.db, &policy, &id).await.unwrap_err()));

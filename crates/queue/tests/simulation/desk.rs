@@ -7,13 +7,13 @@ use std::rc::Rc;
 use std::task::{Poll, ready};
 
 use kvqueue_queue::{
-    LeaseId, Millis, Queue, Recorder, Recording, RetryPolicy, Session, SessionId, Watch, from_millis,
+    LeaseId, Queue, Recorder, Recording, RetryPolicy, Session, SessionId, Watch, from_millis,
 };
 
 use crate::claims::Claim;
 use crate::intent::{Intent, Operation};
 use crate::rng::Rng;
-use crate::world::World;
+use crate::world::{Millis, World};
 
 /// Why a worker has not gone on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

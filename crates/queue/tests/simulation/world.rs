@@ -8,13 +8,16 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use foundationdb::Database;
-use kvqueue_queue::{Kind, Millis, NewItem, Queue, VersionHistory};
+use kvqueue_queue::{Kind, NewItem, Queue, VersionHistory};
 
 use crate::coverage::Coverage;
 use crate::ground::Setting;
 use crate::oracle::Oracle;
 use crate::place::Place;
 use crate::rng::Rng;
+
+/// A time of a clock, in milliseconds since 1970: the model reckons with numbers, as rows have them.
+pub(crate) type Millis = u64;
 
 /// Where clocks begin.
 const EPOCH: Millis = 1_800_000_000_000;

@@ -23,12 +23,11 @@ use crate::keys::clocks::Reading;
 use crate::keys::duty::Duty;
 use crate::model::clocks::ClocksDiffer;
 use crate::model::item_batch::{BatchId, ClosedBatch};
-use crate::model::meta::Millis;
 use crate::model::retry_error::{Attempts, RetryError};
 use crate::model::rng::Rng;
 use crate::model::schedule::OccurrenceRecord;
 use crate::model::session_id::SessionId;
-use crate::model::time::{duration, millis, versions};
+use crate::model::time::{Millis, duration, from_millis, millis, versions};
 use crate::ops;
 use crate::ops::clocks::{ClockCheck, Judgement, OwnClock};
 use crate::ops::duty::{IDLE, Lookout, SPREAD, Scope};
@@ -122,7 +121,7 @@ pub struct Swept {
     pub unusable_schedules: BTreeSet<String>,
     /// When the oldest dead letter died, if this sweeper is on duty, removes old ones and has gone through all of them, which it does once an hour.
     /// Unreadable letters do not count.
-    pub oldest_dead: Option<Millis>,
+    pub oldest_dead: Option<SystemTime>,
     /// How far its clock is ahead of the one of another sweeper that differs most, and what it does about that; `None` if none differs by more than the
     /// [rules](SweepRules::clock_tolerance) allow.
     pub clock: Option<ClocksDiffer>,
@@ -314,7 +313,7 @@ impl Sweeper {
             closed_batches,
             unusable_batches,
             doubtful,
-            oldest_dead: self.dead.oldest_known(),
+            oldest_dead: self.dead.oldest_known().map(from_millis),
             trouble,
             next,
             watch,

@@ -124,9 +124,9 @@ fn rest(seen: &Seen, lookout: &Lookout, rules: &SweepRules) -> Duration {
 mod tests {
     use super::*;
     use crate::keys::duty::Duty;
-    use crate::model::meta::Millis;
     use crate::model::session_id::SessionId;
     use crate::model::sightings::Sightings;
+    use crate::model::time::Millis;
     use crate::ops::agenda::ByEvent;
     use crate::ops::clocks::{Judgement, OwnClock};
 

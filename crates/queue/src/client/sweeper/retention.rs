@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::model::meta::Millis;
+use crate::model::time::{Millis, span_millis};
 use crate::ops::retention::RetentionPage;
 
 /// The longest time between two passes over the letters of a queue that has some, in milliseconds: an hour. So it is known about when
@@ -70,7 +70,7 @@ impl DeadLetterPass {
     }
 
     fn millis(&self) -> Millis {
-        Millis::try_from(self.retention.as_millis()).unwrap_or(Millis::MAX)
+        span_millis(self.retention)
     }
 }
 

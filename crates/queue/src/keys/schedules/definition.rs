@@ -9,6 +9,7 @@ use kvqueue_calendar::Calendar;
 use crate::keys::fields::{each, number, pair, put, put_pair, text};
 use crate::model::new_item::NewItem;
 use crate::model::schedule::{Missed, MissedPolicy, Overlap, Schedule};
+use crate::model::time::span_millis;
 
 const CRON: u8 = 1;
 const ZONE: u8 = 2;
@@ -121,7 +122,7 @@ fn of_code<T: Copy>(codes: &[(u8, T)], code: u8) -> Option<T> {
 
 /// As it is stored; what is longer than can be counted is as long as can be, and no [`NO_WINDOW`].
 fn to_millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX).min(NO_WINDOW - 1)
+    span_millis(time).min(NO_WINDOW - 1)
 }
 
 #[cfg(test)]

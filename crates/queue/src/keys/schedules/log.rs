@@ -2,11 +2,14 @@
 //!
 //! Written with what it records, and never changed. The newest [`KEPT`] of a schedule are kept.
 
+use std::time::UNIX_EPOCH;
+
 use bytes::Bytes;
 
 use crate::keys::fields::{each, number, put, take_number};
 use crate::model::id::ItemId;
 use crate::model::schedule::{MissReason, OccurrenceRecord, Outcome, SkipReason};
+use crate::model::time::{from_millis, millis};
 
 /// How many records of a schedule are kept.
 pub(crate) const KEPT: u64 = 1_000;
@@ -32,8 +35,8 @@ const TOO_MANY: u8 = 34;
 pub(crate) fn encode(record: &OccurrenceRecord) -> Vec<u8> {
     let mut out = Vec::new();
     put(&mut out, CODE, &[&[code(&record.outcome)]]);
-    put(&mut out, AT, &[&record.at.to_le_bytes()]);
-    put(&mut out, SPAN, &[&record.from.to_le_bytes(), &record.to.to_le_bytes()]);
+    put(&mut out, AT, &[&millis(record.at).to_le_bytes()]);
+    put(&mut out, SPAN, &[&millis(record.from).to_le_bytes(), &millis(record.to).to_le_bytes()]);
     put(&mut out, COUNT, &[&record.count.to_le_bytes(), &[u8::from(record.is_exact)]]);
     if let Outcome::Fired { id, occurrence } | Outcome::FiredByHand { id, occurrence } = &record.outcome {
         put(&mut out, OCCURRENCE, &[&occurrence.to_le_bytes()]);
@@ -46,16 +49,16 @@ pub(crate) fn encode(record: &OccurrenceRecord) -> Vec<u8> {
 
 /// Reads a record; `None` if it is not one.
 pub(crate) fn decode(record_number: u64, value: &[u8]) -> Option<OccurrenceRecord> {
-    let (mut found, mut at, mut span, mut count) = (None, 0, (0, 0), (1, true));
+    let (mut found, mut at, mut span, mut count) = (None, UNIX_EPOCH, (UNIX_EPOCH, UNIX_EPOCH), (1, true));
     let (mut occurrence, mut id) = (0, None);
     for field in each(value) {
         let (tag, content) = field?;
         match tag {
             CODE => found = content.first().copied(),
-            AT => at = number(content)?,
+            AT => at = from_millis(number(content)?),
             SPAN => {
                 let (from, to) = take_number(content)?;
-                span = (from, number(to)?);
+                span = (from_millis(from), from_millis(number(to)?));
             }
             COUNT => {
                 let (number, is_exact) = take_number(content)?;
@@ -126,6 +129,7 @@ mod tests {
         fn records_round_trip(
             number: u64, at: u64, from: u64, to: u64, count: u64, is_exact: bool, outcome in outcome(),
         ) {
+            let [at, from, to] = [at, from, to].map(from_millis);
             let record = OccurrenceRecord { number, at, from, to, count, is_exact, outcome };
             prop_assert_eq!(decode(number, &encode(&record)), Some(record));
         }

@@ -14,7 +14,7 @@ pub(crate) mod state;
 use crate::keys::agenda::{Agenda, Event, split_name};
 use crate::keys::{append_bytes, range};
 use crate::model::element::{append_number, split_number};
-use crate::model::meta::Millis;
+use crate::model::time::Millis;
 
 const SCHEDULE: &[u8] = b"schedule";
 const STATE: &[u8] = b"schedule-state";

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::keys::fields::{each, number, put, take_number};
 use crate::model::id::ItemId;
-use crate::model::meta::Millis;
+use crate::model::time::Millis;
 
 const MARK: u8 = 1;
 const NEXT: u8 = 2;

@@ -35,6 +35,7 @@ use crate::model::schedule::{Calendar, MissReason, OccurrenceRecord, Outcome, Ov
 use crate::model::session_id::SessionId;
 use crate::model::sizes::{MAX_NAME, MAX_PREFIX};
 use crate::model::stamp::Stamp;
+use crate::model::time::from_millis;
 use crate::testing::listed_in_keyspace;
 
 /// Bytes as the vectors write them, blanks between elements.
@@ -224,9 +225,9 @@ fn golden_records_of_a_schedules_log() {
     let pending = ItemId::from(Stamp::new([0xff; 10], 1));
     let mut record = OccurrenceRecord {
         number: 0,
-        at: 1_005,
-        from: 1_000,
-        to: 1_000,
+        at: from_millis(1_005),
+        from: from_millis(1_000),
+        to: from_millis(1_000),
         count: 1,
         is_exact: true,
         outcome: Outcome::Fired { id: Some(pending), occurrence: 3 },
@@ -240,7 +241,8 @@ fn golden_records_of_a_schedules_log() {
         "06 0d000000 33 ffffffffffffffffffff 0001 49000000",
     ];
     golden(&operand, &fields.join(" "));
-    (record.from, record.to, record.count, record.is_exact) = (0, 258, 2, false);
+    (record.from, record.to) = (from_millis(0), from_millis(258));
+    (record.count, record.is_exact) = (2, false);
     record.outcome = Outcome::Missed(MissReason::Policy);
     let fields = [
         "01 01000000 20 02 08000000 ed03000000000000 03 10000000 0000000000000000 0201000000000000",
@@ -289,7 +291,7 @@ fn golden_records_of_ended_items() {
         &format!("017100 01726573756c7400 160102 {stamp}"),
     );
     let attributes = [("k".to_owned(), "v".to_owned())].into();
-    let meta = Meta { enqueued_at: Some(1_000), attributes, ..Meta::default() };
+    let meta = Meta { enqueued_at: Some(from_millis(1_000)), attributes, ..Meta::default() };
     let mut dead = Vec::new();
     ended::append_item(&mut dead, &id, Ending::Dead, 2, Some("no"), Some(&meta));
     golden(
@@ -431,10 +433,13 @@ fn golden_side_record() {
         &meta::encode(&Meta { attempts: 2, attributes, ..Meta::default() }),
         "01 04000000 02000000 04 06000000 01000000 6b 76",
     );
-    golden(&meta::encode(&Meta { expires: Some(1_000), ..Meta::default() }), "0c 08000000 e803000000000000");
-    let until = Meta { unique_until: Some(1_000), ..Meta::default() };
+    golden(
+        &meta::encode(&Meta { expires: Some(from_millis(1_000)), ..Meta::default() }),
+        "0c 08000000 e803000000000000",
+    );
+    let until = Meta { unique_until: Some(from_millis(1_000)), ..Meta::default() };
     golden(&meta::encode(&until), "0e 08000000 e803000000000000");
-    let failures = vec![Failure::new(1_000, 2, "no")];
+    let failures = vec![Failure::new(from_millis(1_000), 2, "no")];
     golden(
         &meta::encode(&Meta { failures, ..Meta::default() }),
         "03 0e000000 e803000000000000 02000000 6e6f",
@@ -474,7 +479,10 @@ fn golden_lease_record() {
         "03 0300000000000000 0200000000000000 01000000 00000000 00 \
          0d000000 33 00001a2b3c4d5e6f 0003 0001 00000000 01000000 76",
     );
-    let reports = [(1, Progress::new(1_000, Some(50), "m")), (2, Progress::new(1_000, None, ""))];
+    let reports = [
+        (1, Progress::new(from_millis(1_000), Some(50), "m")),
+        (2, Progress::new(from_millis(1_000), None, "")),
+    ];
     golden(
         &ProgressRecord(reports.into()).encode(),
         "01 0e000000 01000000 e803000000000000 32 6d 01 0d000000 02000000 e803000000000000 ff",
@@ -528,7 +536,7 @@ fn golden_clocks_record() {
 
 #[test]
 fn golden_pause_record() {
-    let pause = Pause { at: 1_000, frozen: false, reason: "no".to_owned() };
+    let pause = Pause { at: from_millis(1_000), frozen: false, reason: "no".to_owned() };
     golden(&pause.encode(), "01 00 e803000000000000 6e6f");
     golden(&Pause { frozen: true, ..pause }.encode(), "01 01 e803000000000000 6e6f");
 }

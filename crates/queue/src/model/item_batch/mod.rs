@@ -13,7 +13,7 @@
 
 mod id;
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 pub use id::{BatchId, MAX_ITEM_BATCHES, ParseBatchIdError};
 
@@ -21,10 +21,9 @@ use crate::model::error::{PushError, QueueError};
 use crate::model::history::Ending;
 use crate::model::id::ItemId;
 use crate::model::kind::Kind;
-use crate::model::meta::Millis;
 use crate::model::new_item::NewItem;
 use crate::model::retry_error::RetryError;
-use crate::model::time::from_millis;
+use crate::model::time::{Millis, from_millis, millis, span_millis};
 use crate::model::view::ItemState;
 
 /// The longest payload of a callback, in bytes.
@@ -54,8 +53,9 @@ pub const CALLBACK_ATTRIBUTES: [&str; 8] = [
 pub struct NewBatch {
     /// What is pushed in the end: payload, attributes, content type, priority and key. The other fields have to be `None`.
     pub callback: NewItem,
-    /// When it calls back at the latest, by the clock of the sweeper; `None`: it waits for its members, however long that takes.
-    pub deadline: Option<Millis>,
+    /// When it calls back at the latest, by the clock of the sweeper and to the [millisecond](crate::millis); `None`: it waits for its members,
+    /// however long that takes.
+    pub deadline: Option<SystemTime>,
 }
 
 impl NewBatch {
@@ -66,7 +66,7 @@ impl NewBatch {
 
     /// The same batch with a deadline.
     #[must_use]
-    pub fn with_deadline(self, deadline: Millis) -> NewBatch {
+    pub fn with_deadline(self, deadline: SystemTime) -> NewBatch {
         NewBatch { deadline: Some(deadline), ..self }
     }
 
@@ -74,14 +74,15 @@ impl NewBatch {
     ///
     /// # Errors
     /// Names what is wrong, and what is possible.
-    pub fn check(&self, kind: Kind, now: Millis) -> Result<(), BatchError> {
+    pub fn check(&self, kind: Kind, now: SystemTime) -> Result<(), BatchError> {
         let NewBatch { callback, deadline } = self;
         let len = callback.payload.len();
         if len > MAX_CALLBACK_PAYLOAD {
             return Err(BatchError::Payload { len });
         }
-        let most = u64::try_from(MAX_BATCH_DEADLINE.as_millis()).unwrap_or(u64::MAX);
-        if deadline.is_some_and(|deadline| deadline > now.saturating_add(most) || deadline <= now) {
+        let (now, most) = (millis(now), span_millis(MAX_BATCH_DEADLINE));
+        let is_possible = |deadline: Millis| deadline > now && deadline <= now.saturating_add(most);
+        if !deadline.map(millis).is_none_or(is_possible) {
             return Err(BatchError::Deadline);
         }
         let foreign = [
@@ -166,9 +167,9 @@ pub struct BatchView {
     /// Which one.
     pub id: BatchId,
     /// When it was made, by the clock of the process that made it.
-    pub created: Millis,
+    pub created: SystemTime,
     /// Since when it gets no more members; `None`: it is open.
-    pub committed: Option<Millis>,
+    pub committed: Option<SystemTime>,
     /// What is pushed in the end, and by when.
     pub batch: NewBatch,
     /// Its members.
@@ -183,7 +184,7 @@ pub struct ClosedBatch {
     /// Why it was closed.
     pub reason: CloseReason,
     /// When it was made.
-    pub created: Millis,
+    pub created: SystemTime,
     /// Whether it was committed.
     pub is_committed: bool,
     /// Its members.
@@ -331,13 +332,20 @@ mod tests {
     use super::*;
 
     fn refused(callback: NewItem, deadline: Option<Millis>) -> String {
-        NewBatch { callback, deadline }.check(Kind::Fifo, 1_000).expect_err("it is wrong").to_string()
+        let deadline = deadline.map(from_millis);
+        NewBatch { callback, deadline }
+            .check(Kind::Fifo, from_millis(1_000))
+            .expect_err("it is wrong")
+            .to_string()
     }
 
     #[test]
     fn a_batch_that_cannot_be_stored_is_refused() {
         let item = || NewItem::new("all done").with_attribute("k", "v");
-        NewBatch::new(item()).with_deadline(1_001).check(Kind::Fifo, 1_000).unwrap();
+        NewBatch::new(item())
+            .with_deadline(from_millis(1_001))
+            .check(Kind::Fifo, from_millis(1_000))
+            .unwrap();
         let year = 366 * 24 * 3_600_000;
         assert!(refused(item(), Some(1_000)).contains("366 days"));
         assert!(refused(item(), Some(1_001 + year)).contains("366 days"));

@@ -7,9 +7,8 @@ use kvqueue_calendar::Calendar;
 
 use super::{ScheduleError, owner::is_same_owner};
 use crate::model::kind::Kind;
-use crate::model::meta::Millis;
 use crate::model::new_item::NewItem;
-use crate::model::time::from_millis;
+use crate::model::time::{Millis, from_millis, span_millis};
 
 /// The longest name of a schedule in bytes.
 pub const MAX_SCHEDULE_NAME: usize = 255;
@@ -26,7 +25,7 @@ pub const MAX_WINDOW: Duration = Duration::from_hours(3_650 * 24);
 /// The highest maximum of missed occurrences that fire.
 pub const MAX_MOST: u32 = 1_000;
 
-/// The attributes that an item of a schedule has in addition to those of its definition: the schedule's name; the nominal time in
+/// The attributes that an item of a schedule has in addition to those of its definition: the schedule's name; the nominal time, as the decimal number of its
 /// milliseconds since 1970; the number of the item, from 1. A definition cannot have attributes of these names.
 pub const ATTRIBUTES: [&str; 3] = ["schedule", "schedule-time", "schedule-occurrence"];
 
@@ -169,9 +168,14 @@ impl Schedule {
         }
     }
 
-    /// How much later than its nominal times it fires in a queue of this name, in milliseconds: less than the jitter.
-    pub fn offset(&self, queue: &[u8]) -> Millis {
-        let jitter = u64::try_from(self.jitter.as_millis()).unwrap_or(u64::MAX);
+    /// How much later than its nominal times it fires in a queue of this name, in whole milliseconds: less than the jitter.
+    pub fn offset(&self, queue: &[u8]) -> Duration {
+        Duration::from_millis(self.offset_millis(queue))
+    }
+
+    /// [`Schedule::offset`] in milliseconds.
+    pub(crate) fn offset_millis(&self, queue: &[u8]) -> Millis {
+        let jitter = span_millis(self.jitter);
         // FNV-1a, and a finalizer: a fixed function of both names, the same in every process.
         let names = queue.iter().chain(b"\0").chain(self.name.as_bytes());
         let hash = names.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -190,7 +194,7 @@ fn check_len(what: &'static str, len: usize, possible: RangeInclusive<usize>) ->
 }
 
 fn check_millis(what: &'static str, time: Duration, most: Duration) -> Result<(), ScheduleError> {
-    let is_stored = u64::try_from(time.as_millis()).is_ok_and(|millis| Duration::from_millis(millis) == time);
+    let is_stored = Duration::from_millis(span_millis(time)) == time;
     if is_stored && time <= most { Ok(()) } else { Err(ScheduleError::Time { what, time, most }) }
 }
 
@@ -241,7 +245,7 @@ mod tests {
     fn jitter_is_fixed_for_a_schedule_and_below_its_bound() {
         let offset = |name: &str, jitter| {
             Schedule { name: name.to_owned(), jitter: Duration::from_millis(jitter), ..schedule() }
-                .offset(b"q")
+                .offset_millis(b"q")
         };
         let offsets: Vec<_> = (0..100).map(|n| offset(&format!("s{n}"), 1_000)).collect();
         assert!(offsets.iter().all(|offset| *offset < 1_000));

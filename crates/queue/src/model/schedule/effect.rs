@@ -1,8 +1,9 @@
 //! What operations on schedules return.
 
+use std::time::SystemTime;
+
 use super::Schedule;
 use crate::model::id::ItemId;
-use crate::model::meta::Millis;
 
 /// The effect of [`Queue::put_schedule`](crate::Queue::put_schedule).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,17 +36,17 @@ pub enum ByHand {
 /// How far a schedule has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScheduleState {
-    /// The next nominal time, in milliseconds since 1970; `None` if the calendar has no more. It fires later than that by
+    /// The next nominal time; `None` if the calendar has no more. It fires later than that by
     /// [`Schedule::offset`], and not at all while it is paused.
-    pub next: Option<Millis>,
+    pub next: Option<SystemTime>,
     /// How many items it has pushed.
     pub occurrences: u64,
     /// The nominal time of the last item, and its id.
-    pub last: Option<(Millis, ItemId)>,
+    pub last: Option<(SystemTime, ItemId)>,
     /// Since when it is paused.
-    pub paused: Option<Millis>,
+    pub paused: Option<SystemTime>,
     /// The nominal time of the occurrence that waits for the end of the last item.
-    pub waiting: Option<Millis>,
+    pub waiting: Option<SystemTime>,
 }
 
 /// A schedule as it is stored.

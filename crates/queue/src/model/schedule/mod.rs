@@ -7,14 +7,14 @@
 //! ```no_run
 //! # use std::time::SystemTime;
 //! use kvqueue_queue::schedule::{Calendar, Schedule};
-//! use kvqueue_queue::{NewItem, Queue, millis};
+//! use kvqueue_queue::{NewItem, Queue};
 //!
 //! # async fn example(db: &foundationdb::Database) -> Result<(), Box<dyn std::error::Error>> {
 //! let queue = Queue::new(b"", b"reports")?;
 //! let mornings = Calendar::cron("0 7 * * 1-5", "Europe/Berlin")?;
 //! let daily = Schedule::new("daily", mornings, NewItem::new("make the report"));
 //! let tr = db.create_trx()?;
-//! queue.put_schedule(&tr, &daily, millis(SystemTime::now())).await?;
+//! queue.put_schedule(&tr, &daily, SystemTime::now()).await?;
 //! tr.commit().await?;
 //! # Ok(())
 //! # }

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use kvqueue_calendar::{Calendar, TimeCount};
 
 use super::{MissReason, Missed, MissedPolicy};
-use crate::model::meta::Millis;
+use crate::model::time::{Millis, span_millis};
 
 /// How late an occurrence may be looked at without being missed, if no later one is due.
 pub(crate) const ON_TIME: Millis = 60_000;
@@ -79,9 +79,7 @@ impl Due<'_> {
 
     /// The earliest time that is within the window.
     fn window_start(&self) -> Millis {
-        self.missed.window.map_or(0, |window| {
-            self.now.saturating_sub(Millis::try_from(window.as_millis()).unwrap_or(Millis::MAX))
-        })
+        self.missed.window.map_or(0, |window| self.now.saturating_sub(span_millis(window)))
     }
 
     /// The newest fires, or nothing for this reason.

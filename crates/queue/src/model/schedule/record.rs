@@ -1,7 +1,8 @@
 //! What became of occurrences.
 
+use std::time::SystemTime;
+
 use crate::model::id::ItemId;
-use crate::model::meta::Millis;
 
 /// What became of one occurrence, or of several that follow each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,11 +10,11 @@ pub struct OccurrenceRecord {
     /// The number of the record, from 0; they count up.
     pub number: u64,
     /// When it was recorded, by the clock of the process that did so.
-    pub at: Millis,
-    /// The first nominal time, in milliseconds since 1970.
-    pub from: Millis,
+    pub at: SystemTime,
+    /// The first nominal time.
+    pub from: SystemTime,
     /// The last nominal time; the same for a single occurrence.
-    pub to: Millis,
+    pub to: SystemTime,
     /// How many occurrences there are between the two, both included.
     pub count: u64,
     /// `false`: there may be more of them.

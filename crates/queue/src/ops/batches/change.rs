@@ -7,7 +7,7 @@ use crate::keys::Space;
 use crate::keys::batches::{Record, encode_callback};
 use crate::model::error::QueueError;
 use crate::model::item_batch::{BatchCommit, BatchCounts, BatchId, NewBatch};
-use crate::model::meta::Millis;
+use crate::model::time::{Millis, millis};
 use crate::run::pause::check_unfrozen;
 
 /// Makes a batch, unless it is there already.
@@ -25,8 +25,9 @@ pub(crate) async fn new(
     }
     check_unfrozen(space, tr).await?;
     // A mark has the time 0.
-    let row = batch.deadline.map(|deadline| deadline.max(1));
-    let record = Record { created: now, committed: None, deadline: batch.deadline, row, callback: None };
+    let deadline = batch.deadline.map(millis);
+    let row = deadline.map(|deadline| deadline.max(1));
+    let record = Record { created: now, committed: None, deadline, row, callback: None };
     tr.set(&key, &record.encode());
     tr.set(&keys.item_key(id.unique()), &encode_callback(&batch.callback));
     if let Some(row) = row {

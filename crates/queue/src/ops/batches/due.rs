@@ -15,10 +15,9 @@ use crate::keys::Space;
 use crate::keys::batches::{BatchSpace, Record, Unique, mark_version};
 use crate::model::error::QueueError;
 use crate::model::item_batch::{BatchCounts, BatchId, CloseReason, ClosedBatch, NewBatch};
-use crate::model::meta::Millis;
 use crate::model::new_item::NewItem;
 use crate::model::rng::Rng;
-use crate::model::time::from_millis;
+use crate::model::time::{Millis, from_millis};
 use crate::ops::push::Entry;
 use crate::ops::schedule::write::pusher;
 use crate::ops::{kinds, went_back};
@@ -121,7 +120,7 @@ pub(crate) async fn close_due(
             }
             continue;
         };
-        let (created, is_committed) = (record.created, record.committed.is_some());
+        let (created, is_committed) = (from_millis(record.created), record.committed.is_some());
         let closed = ClosedBatch { id, reason, created, is_committed, counts };
         closing.push(Closing { closed, rows, record });
     }

@@ -11,6 +11,7 @@ use crate::keys::{Space, after, batches};
 use crate::model::error::QueueError;
 use crate::model::item_batch::{BatchCounts, BatchId, BatchView, NewBatch};
 use crate::model::new_item::NewItem;
+use crate::model::time::from_millis;
 use crate::run::range_read::RangeRead;
 
 /// The most batches of a page: each has a callback of up to 80 KiB.
@@ -115,6 +116,7 @@ async fn view(
 ) -> Result<BatchView, QueueError> {
     let unique = id.unique();
     let (counts, callback) = try_join(counts(keys, tr, unique), callback(keys, tr, unique, &record)).await?;
-    let Record { created, committed, deadline, .. } = record;
-    Ok(BatchView { id, created, committed, batch: NewBatch { callback, deadline }, counts })
+    let batch = NewBatch { callback, deadline: record.deadline.map(from_millis) };
+    let (created, committed) = (from_millis(record.created), record.committed.map(from_millis));
+    Ok(BatchView { id, created, committed, batch, counts })
 }

@@ -7,7 +7,7 @@ use crate::keys::ended::{HOUR, Setting, from_minute, hour, minute};
 use crate::keys::{Space, range};
 use crate::model::element::split_number;
 use crate::model::error::QueueError;
-use crate::model::meta::Millis;
+use crate::model::time::Millis;
 use crate::run::range_read::RangeRead;
 use mutant::{bound, mutant};
 

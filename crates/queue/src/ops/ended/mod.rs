@@ -15,7 +15,7 @@ use crate::keys::{Space, range};
 use crate::model::element::split_number;
 use crate::model::error::QueueError;
 use crate::model::history::HistoryIndex;
-use crate::model::meta::Millis;
+use crate::model::time::{Millis, span_millis};
 use crate::ops::find::{first_key, last_key};
 use crate::run::pause::check_unfrozen;
 
@@ -34,7 +34,7 @@ pub(crate) async fn setting(
 
 /// Sets how long items are kept. Returns whether that is a change.
 pub(crate) async fn keep(space: &Space, tr: &Transaction, kept: Duration) -> Result<bool, QueueError> {
-    let retention = u64::try_from(kept.as_millis()).unwrap_or(u64::MAX);
+    let retention = span_millis(kept);
     let earlier = setting(space, tr, false).await?;
     // Rows without a setting would stay: of a process that went on recording after the last ones were cleared.
     let has_rest =

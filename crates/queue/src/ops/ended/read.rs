@@ -17,6 +17,7 @@ use crate::model::error::QueueError;
 use crate::model::history::{EndedItem, GroupKey, HistoryCursor, HistoryFilter, HistoryPage, MAX_RESULT};
 use crate::model::id::ItemId;
 use crate::model::sightings::Sightings;
+use crate::model::time::millis;
 use crate::ops::find::last_key;
 use crate::ops::times;
 use crate::run::range_read::RangeRead;
@@ -121,11 +122,11 @@ impl Page<'_> {
 fn bounds(space: &Space, filter: &HistoryFilter, before: Option<&HistoryCursor>) -> (Vec<u8>, Vec<u8>) {
     let (mut begin, mut end) = range(&space.ended);
     if let Some(since) = filter.since {
-        begin = begin.max(from_minute(&space.ended, minute(since)));
+        begin = begin.max(from_minute(&space.ended, minute(millis(since))));
     }
     if let Some(until) = filter.until {
         // Nothing of a minute that begins then has ended before.
-        end = end.min(from_minute(&space.ended, minute(until.saturating_sub(1)).saturating_add(1)));
+        end = end.min(from_minute(&space.ended, minute(millis(until).saturating_sub(1)).saturating_add(1)));
     }
     if let Some(before) = before {
         end = end.min(after(&before.group.encode(&space.ended)));
@@ -200,7 +201,7 @@ pub(crate) async fn result(
     if item.result.is_none_or(|len| len > MAX_RESULT) {
         return Ok(None);
     }
-    let value = tr.get(&result_key(&space.results, minute(item.ended), &item.id), true).await?;
+    let value = tr.get(&result_key(&space.results, minute(millis(item.ended)), &item.id), true).await?;
     Ok(value.map(|value| Bytes::copy_from_slice(&value)))
 }
 

@@ -8,7 +8,6 @@ use crate::model::meta::Meta;
 use crate::model::new_item::{IfTaken, NewItem};
 use crate::model::sizes::MAX_VALUE;
 use crate::model::stored::{State, StoredItem};
-use crate::model::time::millis;
 
 /// One item.
 #[derive(Debug, Clone, Copy)]
@@ -139,7 +138,7 @@ impl<'a> Entry<'a> {
     pub(super) fn state(&self) -> State {
         match self.with {
             With::Nothing => State::Ready,
-            With::New(item) => item.due.map_or(State::Ready, |due| State::Later(millis(due))),
+            With::New(item) => item.due.map_or(State::Ready, State::Later),
             With::Stored(item) => item.state,
         }
     }

@@ -33,6 +33,7 @@ use crate::model::rng::Rng;
 use crate::model::session_id::SessionId;
 use crate::model::sizes::{MAX_PAYLOAD, MAX_PUSHES};
 use crate::model::stored::{State, StoredItem};
+use crate::model::time::millis;
 use crate::ops::batches::ends::{BatchEnds, Counted};
 use crate::ops::batches::members::Members;
 use crate::ops::counting::{Becomes, Was, count};
@@ -269,7 +270,7 @@ impl<'t> Pusher<'t> {
                         running.insert(key, Spot::Id(found.id().clone()));
                         let replaced = replaced.get_or_insert_with(|| Transitions::of_push(&space));
                         let due = match entry.state() {
-                            State::Later(due) => Some(due),
+                            State::Later(due) => Some(millis(due)),
                             State::Ready | State::Dead => None,
                         };
                         let meta = entry.meta().unwrap_or_default();

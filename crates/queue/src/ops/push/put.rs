@@ -10,6 +10,7 @@ use crate::model::kind::{Kind, Packing};
 use crate::model::pushed::Spot;
 use crate::model::sizes::MAX_VALUE;
 use crate::model::stored::State;
+use crate::model::time::millis;
 use crate::ops::item_times;
 use crate::ops::push::Entry;
 
@@ -24,7 +25,7 @@ pub(super) fn put(space: &Space, tr: &Transaction, spot: &Spot, entry: &Entry<'_
     }
     let record = match entry.state() {
         State::Ready => None,
-        State::Later(due) => Some(space.later.at(due)),
+        State::Later(due) => Some(space.later.at(millis(due))),
         State::Dead => Some(space.dead.clone()),
     };
     match record {
@@ -40,7 +41,7 @@ pub(super) fn put(space: &Space, tr: &Transaction, spot: &Spot, entry: &Entry<'_
             set(tr, spot, &record, &[], &meta::encode(&meta.unwrap_or_default()));
             set(tr, spot, &space.bodies, &[], &value);
             if let State::Later(due) = entry.state() {
-                set(tr, spot, &space.dues, &[], &later::encode_due(due));
+                set(tr, spot, &space.dues, &[], &later::encode_due(millis(due)));
             }
         }
     }

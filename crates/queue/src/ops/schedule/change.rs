@@ -10,12 +10,12 @@ use crate::keys::Space;
 use crate::keys::schedules::state::{State, Waiting};
 use crate::keys::schedules::{ScheduleSpace, definition};
 use crate::model::error::QueueError;
-use crate::model::meta::Millis;
 use crate::model::pushed::PushEffect;
 use crate::model::rng::Rng;
 use crate::model::schedule::{
     Calendar, OccurrenceRecord, Outcome, PutEffect, Schedule, ScheduleError, SkipReason,
 };
+use crate::model::time::{Millis, from_millis};
 use crate::ops::push::Entry;
 use crate::ops::schedule::fire::Firing;
 use crate::ops::schedule::read::{Stored, is_full, stored};
@@ -36,7 +36,7 @@ pub(crate) async fn put(
     now: Millis,
 ) -> Result<PutEffect, ScheduleError> {
     let (keys, name) = (space.schedules(), schedule.name.as_str());
-    let offset = schedule.offset(&space.name);
+    let offset = schedule.offset_millis(&space.name);
     let writing = Writing { keys: &keys, tr, name, offset, now, ids: Ids::Known };
     let Some(old) = stored(&keys, tr, name).await? else {
         if is_full(&keys, tr).await? {
@@ -101,7 +101,8 @@ fn skip(
     reason: SkipReason,
 ) {
     let TimeCount { times: count, is_exact } = count;
-    let (at, outcome) = (writing.now, Outcome::Skipped(reason));
+    let (at, outcome) = (from_millis(writing.now), Outcome::Skipped(reason));
+    let (from, to) = (from_millis(from), from_millis(to));
     let mut record = OccurrenceRecord { number: 0, at, from, to, count, is_exact, outcome };
     writing.record(state, &mut record);
 }
@@ -154,7 +155,7 @@ pub(crate) async fn pause(
         return Ok(Some(false));
     }
     check_unfrozen(space, tr).await?;
-    let offset = schedule.offset(&space.name);
+    let offset = schedule.offset_millis(&space.name);
     let old_row = state.row;
     let mut state = State { paused: Some(now), ..state };
     Writing { keys: &keys, tr, name, offset, now, ids: Ids::Known }.state(old_row, &mut state);
@@ -174,7 +175,7 @@ pub(crate) async fn resume(
         return Ok(Some(false));
     }
     check_unfrozen(space, tr).await?;
-    let offset = schedule.offset(&space.name);
+    let offset = schedule.offset_millis(&space.name);
     let writing = Writing { keys: &keys, tr, name, offset, now, ids: Ids::Known };
     let old_row = state.row;
     skip_due(&writing, &schedule.calendar, &mut state, SkipReason::Paused);
@@ -194,7 +195,7 @@ pub(crate) async fn restart(
     let keys = space.schedules();
     let Some((schedule, mut state)) = readable(&keys, tr, name).await? else { return Ok(false) };
     check_unfrozen(space, tr).await?;
-    let offset = schedule.offset(&space.name);
+    let offset = schedule.offset_millis(&space.name);
     let writing = Writing { keys: &keys, tr, name, offset, now, ids: Ids::Known };
     let old_row = state.row;
     state.paused = None;
@@ -235,7 +236,7 @@ pub(crate) async fn fire_by_hand(
     let placed = pusher(space, tr, rng).place(&[Entry::from(&item)], None).await?;
     let added = placed.items(Some(PENDING)).next().filter(|item| item.effect == PushEffect::Added);
     let Some(id) = added.map(|item| item.id) else { return Ok(ByHandEffect::Overlaps) };
-    let (number, offset, ids) = (state.records, schedule.offset(&space.name), Ids::of(space));
+    let (number, offset, ids) = (state.records, schedule.offset_millis(&space.name), Ids::of(space));
     let writing = Writing { keys: &keys, tr, name, offset, now, ids };
     let old_row = state.row;
     let mut firing = Firing { writing, schedule: &schedule, old_row, state, records: Vec::new() };

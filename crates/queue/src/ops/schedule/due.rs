@@ -11,12 +11,12 @@ use crate::keys::Space;
 use crate::keys::schedules::state::State;
 use crate::keys::schedules::{ScheduleSpace, state};
 use crate::model::error::QueueError;
-use crate::model::meta::Millis;
 use crate::model::new_item::NewItem;
 use crate::model::pushed::PendingPush;
 use crate::model::rng::Rng;
 use crate::model::schedule::plan::{Plan, plan};
 use crate::model::schedule::{OccurrenceRecord, Schedule};
+use crate::model::time::Millis;
 use crate::ops::push::{Entry, Pusher};
 use crate::ops::schedule::fire::Firing;
 use crate::ops::schedule::read::{Stored, stored};
@@ -207,7 +207,7 @@ async fn due(
         if fitting == 0 && !all.is_empty() {
             break;
         }
-        let offset = schedule.offset(&space.name);
+        let offset = schedule.offset_millis(&space.name);
         let plan =
             plan(&schedule.calendar, &schedule.missed, state.mark, now.saturating_sub(offset), fitting);
         let waiting = state.waiting.map(|waiting| waiting.nominal);

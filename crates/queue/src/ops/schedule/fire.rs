@@ -6,11 +6,11 @@ use mutant::mutant;
 
 use crate::keys::schedules::state::{Last, State, Waiting};
 use crate::model::id::ItemId;
-use crate::model::meta::Millis;
 use crate::model::new_item::NewItem;
 use crate::model::pushed::PushEffect;
 use crate::model::schedule::plan::{Passed, Plan};
 use crate::model::schedule::{OccurrenceRecord, Outcome, Overlap, Schedule, SkipReason};
+use crate::model::time::{Millis, from_millis};
 use crate::ops::schedule::write::Writing;
 
 /// How soon a sweeper looks again whether the last item of a schedule has ended, in milliseconds: after a tenth of the time that the
@@ -105,7 +105,7 @@ impl Firing<'_> {
 
     /// Appends a record to the log.
     fn record(&mut self, (from, to): (Millis, Millis), (count, is_exact): (u64, bool), outcome: Outcome) {
-        let at = self.writing.now;
+        let (at, from, to) = (from_millis(self.writing.now), from_millis(from), from_millis(to));
         let mut record = OccurrenceRecord { number: 0, at, from, to, count, is_exact, outcome };
         self.writing.record(&mut self.state, &mut record);
         // The id is complete only after the commit.

@@ -9,10 +9,10 @@ use mutant::mutant;
 use crate::keys::schedules::state::State;
 use crate::keys::schedules::{ScheduleSpace, log, state};
 use crate::keys::{Counter, Space, counters};
-use crate::model::meta::Millis;
 use crate::model::rng::Rng;
 use crate::model::schedule::OccurrenceRecord;
 use crate::model::stamp::Stamp;
+use crate::model::time::Millis;
 use crate::ops::push::Pusher;
 
 /// The stamp of a transaction in the id of an item that it pushes: the database fills it in.

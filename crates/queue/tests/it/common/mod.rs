@@ -24,6 +24,9 @@ use std::num::NonZeroUsize;
 use foundationdb::tuple::{Bytes, pack};
 use kvqueue_queue::{Item, Queue, SessionId};
 
+/// A time of a test, in milliseconds since 1970: tests and models reckon with numbers. `from_millis` makes a point in time of it.
+pub(crate) type Millis = u64;
+
 /// A number of items that is known not to be 0.
 pub(crate) fn k(n: usize) -> NonZeroUsize {
     NonZeroUsize::new(n).unwrap()

@@ -1,6 +1,6 @@
 //! Short ways to use a queue of ordered keys.
 
-use kvqueue_queue::{Failure, HeldBy, ItemId, ItemOutcome, LimitError, Limits, Queue, Session};
+use kvqueue_queue::{Failure, HeldBy, ItemId, ItemOutcome, LimitError, Limits, Queue, Session, from_millis};
 
 use super::keyed::{fetch, keyed, limit, names, push, running_scopes};
 use super::{TestDb, k, rules, sweeper};
@@ -14,7 +14,7 @@ pub(crate) fn blocking() -> Limits {
 }
 
 pub(crate) fn dead() -> ItemOutcome {
-    ItemOutcome::Dead(Failure::new(1, 1, "no"))
+    ItemOutcome::Dead(Failure::new(from_millis(1), 1, "no"))
 }
 
 /// A keyed queue with this rule for all keys, and items of the key `a`.

@@ -8,10 +8,11 @@ use kvqueue_queue::schedule::{
     Calendar, OccurrenceRecord, Outcome, PutEffect, Schedule, ScheduleError, ScheduleState,
 };
 use kvqueue_queue::session::SessionId;
-use kvqueue_queue::{Millis, NewItem, Queue, Sweeper, VersionHistory};
+use kvqueue_queue::{NewItem, Queue, Sweeper, VersionHistory, from_millis, millis};
 
 use super::sweeping::rules;
 use super::{TestDb, k};
+use crate::common::Millis;
 
 /// A minute.
 pub(crate) const MINUTE: Millis = 60_000;
@@ -31,7 +32,12 @@ pub(crate) fn schedule(name: &str, period: Millis) -> Schedule {
 /// The nominal times that were fired, in the order of the records.
 pub(crate) fn fired<'a>(records: impl IntoIterator<Item = &'a OccurrenceRecord>) -> Vec<Millis> {
     let fired = records.into_iter().filter(|record| matches!(record.outcome, Outcome::Fired { .. }));
-    fired.map(|record| record.from).collect()
+    fired.map(|record| millis(record.from)).collect()
+}
+
+/// The first and the last nominal time of a record.
+pub(crate) fn span(record: &OccurrenceRecord) -> (Millis, Millis) {
+    (millis(record.from), millis(record.to))
 }
 
 /// A sweeper whose clock stands still. All have the same id, so none waits for the claim of another.
@@ -69,7 +75,7 @@ impl TestDb {
         now: Millis,
     ) -> Result<PutEffect, ScheduleError> {
         let tr = self.db.create_trx().unwrap();
-        let effect = queue.put_schedule(&tr, schedule, now).await?;
+        let effect = queue.put_schedule(&tr, schedule, from_millis(now)).await?;
         tr.commit().await.unwrap();
         Ok(effect)
     }

@@ -38,7 +38,7 @@ pub(crate) async fn put(t: &TestDb, q: &Queue, state: ItemState, item: NewItem, 
         ItemState::Ready | ItemState::Scheduled => return,
         ItemState::Running => None,
         ItemState::Retrying => Some(later(due)),
-        ItemState::Dead => Some(ItemOutcome::Dead(Failure::new(9, 1, "no such address"))),
+        ItemState::Dead => Some(ItemOutcome::Dead(Failure::new(from_millis(9), 1, "no such address"))),
     };
     let mut lease = t.lease_for(q, 1, HOUR).await.unwrap();
     if let Some(outcome) = outcome {

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use kvqueue_queue::{
-    Approach, Failure, FetchOptions, ItemOutcome, Lease, Millis, Queue, RetryRules, SweepCounts, SweepRules,
-    Sweeper, Swept, VersionHistory, from_millis,
+    Approach, Failure, FetchOptions, ItemOutcome, Lease, Queue, RetryRules, SweepCounts, SweepRules, Sweeper,
+    Swept, VersionHistory, from_millis,
 };
 
 use super::{TestDb, k};
+use crate::common::Millis;
 
 /// A sweep of leases this short may follow at once. Versions go on with the clock, so it comes to an end.
 pub(crate) const SHORT: u64 = 1;
@@ -36,7 +37,7 @@ pub(crate) fn at_most(max_attempts: u32) -> SweepRules {
 
 /// Settles an item as one to be tried again at a time.
 pub(crate) fn later(due: Millis) -> ItemOutcome {
-    ItemOutcome::Retry { due: Some(from_millis(due)), failure: Failure::new(1, 1, "not yet") }
+    ItemOutcome::Retry { due: Some(from_millis(due)), failure: Failure::new(from_millis(1), 1, "not yet") }
 }
 
 /// A new sweeper, whose clock runs so fast that versions alone say when a lease has run out.

@@ -1,6 +1,6 @@
 //! What changes of single items have told operators, and cancellations the holders of leases.
 
-use kvqueue_queue::{CancelCounts, ItemChange};
+use kvqueue_queue::{CancelCounts, ItemChange, millis};
 
 use crate::intent::{Intent, ItemPlan, Operation};
 use crate::model::{Event, Model, Verdict, promise};
@@ -26,8 +26,8 @@ pub(super) fn check(operation: &Operation, change: &ItemChange, effects: &[Event
             promise!(was(None), "{operation}: told that {id} is gone, and it was there");
         }
         (ItemChange::ExpiresFirst(at), []) => {
-            let is_late = matches!(plan, ItemPlan::Reschedule(Some(due)) if due >= at);
-            promise!(is_late, "{operation}: told that {id} expires at {at}");
+            let is_late = matches!(plan, ItemPlan::Reschedule(Some(due)) if *due >= millis(*at));
+            promise!(is_late, "{operation}: told that {id} expires at {at:?}");
         }
         (ItemChange::UniqueTaken(holder), []) => {
             let (key, other) = (model.unique_key(id), model.unique_key(holder));

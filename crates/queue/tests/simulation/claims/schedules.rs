@@ -1,5 +1,6 @@
 //! What operations on schedules, and sweeps, have told their workers of them.
 
+use kvqueue_queue::millis;
 use std::collections::{BTreeMap, BTreeSet};
 
 use kvqueue_queue::schedule::{ByHand, MissReason, OccurrenceRecord, Outcome, PutEffect, SkipReason};
@@ -211,7 +212,16 @@ pub(crate) fn is_record(told: &OccurrenceRecord, record: &Record) -> bool {
         Outcome::Unknown(_) => return false,
     };
     let OccurrenceRecord { at, from, to, count, is_exact, .. } = *told;
-    Record { at, from, to, count, is_exact, fate, occurrence, id: record.id.clone() } == *record
+    Record {
+        at: millis(at),
+        from: millis(from),
+        to: millis(to),
+        count,
+        is_exact,
+        fate,
+        occurrence,
+        id: record.id.clone(),
+    } == *record
 }
 
 /// How what became of occurrences is counted.

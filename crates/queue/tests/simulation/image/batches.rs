@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use kvqueue_queue::NewItem;
 use kvqueue_queue::item_batch::BatchId;
-use kvqueue_queue::{Millis, NewItem};
 
 use super::element::{split_number, split_session};
 use super::fields::{fields, number, text};
+use crate::world::Millis;
 
 /// The queue in which all batches are.
 pub(crate) const HOME: &[u8] = b"q";

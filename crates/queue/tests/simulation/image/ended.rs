@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kvqueue_queue::{ItemId, Millis, Stamp};
+use kvqueue_queue::{ItemId, Stamp};
 
 use super::element::{Ids, split_bytes, split_number, split_stamp};
 use super::fields::{fields, number, text};
+use crate::world::Millis;
 
 /// Of a longer result nothing is kept but that there was one.
 pub(crate) const MAX_RESULT: u32 = 90_000;

@@ -1,6 +1,7 @@
 //! What must hold of the rows by which sweepers find out that items have expired.
 
 use super::{Image, Stored};
+use kvqueue_queue::millis;
 
 /// Each waiting item that may still expire has its row.
 pub(super) fn check(image: &Image) -> Result<(), String> {
@@ -9,7 +10,7 @@ pub(super) fn check(image: &Image) -> Result<(), String> {
     for (id, Stored { meta, .. }) in ready.chain(later) {
         // Nobody has begun with it, and it was no dead letter.
         let is_untried = meta.attempts == 0 && meta.failures.is_empty();
-        if let Some(expires) = meta.expires.filter(|_| is_untried)
+        if let Some(expires) = meta.expires.filter(|_| is_untried).map(millis)
             && !image.expiry.contains_key(&(expires, id.clone()))
         {
             return Err(format!("{id} waits and is to expire at {expires}, and no row says so"));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kvqueue_queue::item_batch::BatchId;
-use kvqueue_queue::{ItemId, LeaseId, Meta, Progress, SessionId};
+use kvqueue_queue::{ItemId, LeaseId, Meta, Progress, SessionId, from_millis};
 
 use super::element::Ids;
 use super::{Want, element};
@@ -110,7 +110,7 @@ pub(super) fn progress(mut value: &[u8]) -> Option<BTreeMap<usize, Progress>> {
         let (percent, message) = content.split_first()?;
         let percent = Some(*percent).filter(|percent| *percent != 255);
         let message = str::from_utf8(message).ok()?;
-        let progress = Progress::new(u64::from_le_bytes(*at), percent, message);
+        let progress = Progress::new(from_millis(u64::from_le_bytes(*at)), percent, message);
         (tag == 1 && items.insert(u32::from_le_bytes(*index) as usize, progress).is_none()).then_some(())?;
         value = rest;
     }

@@ -20,7 +20,7 @@ mod side;
 use std::collections::{BTreeMap, BTreeSet};
 
 use kvqueue_queue::item_batch::BatchId;
-use kvqueue_queue::{ItemId, LeaseId, Meta, Millis, Progress, Stamp};
+use kvqueue_queue::{ItemId, LeaseId, Meta, Progress, Stamp};
 
 pub(crate) use cancelled::Cancelled;
 pub(crate) use element::{Ids, integers};
@@ -29,6 +29,8 @@ pub(crate) use index::{Index, key_of, scopes};
 pub(crate) use rates::check_started;
 pub(crate) use reader::{Row, Rows, read};
 pub(crate) use side::essence;
+
+use crate::world::Millis;
 
 /// Everything that is stored for a queue and means something.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

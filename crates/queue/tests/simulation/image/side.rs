@@ -1,7 +1,7 @@
 //! Side records, read by hand.
 
 use kvqueue_queue::item_batch::BatchId;
-use kvqueue_queue::{Failure, Meta};
+use kvqueue_queue::{Failure, Meta, from_millis};
 
 /// What a side record comes to: how the payload is stored is not what it is, and the layer's own words are for people.
 pub(crate) fn essence(mut meta: Meta) -> Meta {
@@ -31,16 +31,16 @@ pub(super) fn decode(mut value: &[u8]) -> Option<Meta> {
             }
             5 => meta.content_type = Some(string(content)?),
             6 => meta.trace_parent = Some(string(content)?),
-            7 => meta.enqueued_at = Some(u64::from_le_bytes(content.try_into().ok()?)),
+            7 => meta.enqueued_at = Some(from_millis(u64::from_le_bytes(content.try_into().ok()?))),
             8 => meta.payload_len = Some(u64::from_le_bytes(content.try_into().ok()?)),
             9 => meta.unique = Some(content.to_vec()),
             10 => meta.death = Some(failure(content)?),
-            12 => meta.expires = Some(u64::from_le_bytes(content.try_into().ok()?)),
+            12 => meta.expires = Some(from_millis(u64::from_le_bytes(content.try_into().ok()?))),
             13 => {
                 let (unique, home) = content.split_first_chunk()?;
                 meta.batches.push(BatchId::with_unique(home, *unique));
             }
-            14 => meta.unique_until = Some(u64::from_le_bytes(content.try_into().ok()?)),
+            14 => meta.unique_until = Some(from_millis(u64::from_le_bytes(content.try_into().ok()?))),
             _ => return None,
         }
         value = rest;
@@ -51,7 +51,7 @@ pub(super) fn decode(mut value: &[u8]) -> Option<Meta> {
 fn failure(content: &[u8]) -> Option<Failure> {
     let (at, rest) = content.split_first_chunk::<8>()?;
     let (attempt, reason) = rest.split_first_chunk::<4>()?;
-    Some(Failure::new(u64::from_le_bytes(*at), u32::from_le_bytes(*attempt), &string(reason)?))
+    Some(Failure::new(from_millis(u64::from_le_bytes(*at)), u32::from_le_bytes(*attempt), &string(reason)?))
 }
 
 fn string(bytes: &[u8]) -> Option<String> {

@@ -1,12 +1,12 @@
 //! Reading from two images what happened to batches between them.
 
 use kvqueue_queue::ItemId;
-use kvqueue_queue::Millis;
 use kvqueue_queue::item_batch::BatchId;
 
 use super::BatchPlan;
 use crate::image::Image;
 use crate::model::{Event, Sweeping};
+use crate::world::Millis;
 
 /// What was done to one batch, if something was.
 pub(super) fn changed(

@@ -10,13 +10,12 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use kvqueue_queue::item_batch::{BatchId, NewBatch};
-use kvqueue_queue::{
-    CancelFilter, ItemId, ItemOutcome, LeaseId, Millis, NewItem, Progress, Recording, SessionId,
-};
+use kvqueue_queue::{CancelFilter, ItemId, ItemOutcome, LeaseId, NewItem, Progress, Recording, SessionId};
 
 use crate::image::Image;
 use crate::image::schedules::Definition;
 use crate::model::{Event, HistoryRule, Sweeping, Terms};
+use crate::world::Millis;
 
 /// An operation of a worker.
 #[derive(Debug)]

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kvqueue_queue::{IfTaken, ItemId, ItemOutcome, LeaseId, Millis, NewItem, SessionId};
+use kvqueue_queue::{IfTaken, ItemId, ItemOutcome, LeaseId, NewItem, SessionId};
 
 use super::{batches, schedules};
 use crate::image::{Held, Image};
 use crate::model::{Event, PICK_UP, Sweeping, Terms};
+use crate::world::Millis;
 
 /// The items of a push that were added: those whose unique key was free. The last one of each key that is to replace another does so, or is
 /// added, if the other one does not wait.

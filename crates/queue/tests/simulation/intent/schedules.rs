@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use kvqueue_queue::ItemId;
 use kvqueue_queue::schedule::PutEffect;
-use kvqueue_queue::{ItemId, Millis};
 
 use super::Plan;
 use crate::image::Image;
 use crate::image::schedules::{Record, Schedule};
 use crate::model::schedules::{Change, Firing, Sweep};
 use crate::model::{Event, Sweeping};
+use crate::world::Millis;
 
 /// What an operator did.
 pub(super) fn changed(

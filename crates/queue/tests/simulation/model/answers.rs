@@ -1,9 +1,10 @@
 //! The model's answers.
 
-use kvqueue_queue::{Item, ItemId, ItemState, Kind, LeaseId, Millis, Progress, SessionId};
+use kvqueue_queue::{Item, ItemId, ItemState, Kind, LeaseId, Progress, SessionId};
 
 use super::{Model, Place, Verdict, life, promise};
 use crate::image::{Stored, essence};
+use crate::world::Millis;
 
 impl Model {
     /// Whether the queue is frozen.

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kvqueue_queue::item_batch::{BatchCounts, BatchId, NewBatch};
-use kvqueue_queue::{Ending, ItemId, Millis, NewItem, from_millis};
+use kvqueue_queue::{Ending, ItemId, NewItem, from_millis, millis};
 
 use super::{At, Model, Place, Sweeping, Verdict, promise};
 use crate::image::Image;
 use crate::image::batches::{Batch, MEMBERS, have_ended};
+use crate::world::Millis;
 
 type Counts = BTreeMap<u8, u64>;
 
@@ -143,7 +144,13 @@ impl Model {
         promise!(!self.batches.gone.contains(id), "{id} was made once more");
         promise!(self.frozen.is_none(), "{id} was made while the queue was frozen");
         let NewBatch { callback, deadline } = new.clone();
-        let batch = Batch { created: now, deadline, row: deadline, callback, ..Batch::default() };
+        let batch = Batch {
+            created: now,
+            deadline: deadline.map(millis),
+            row: deadline.map(millis),
+            callback,
+            ..Batch::default()
+        };
         let earlier = self.batches.there.insert(id.clone(), batch);
         promise!(earlier.is_none(), "{id} was made twice");
         // Sweepers are woken.

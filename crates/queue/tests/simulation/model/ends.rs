@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kvqueue_queue::{Ending, ItemId, Recording};
+use kvqueue_queue::{Ending, ItemId, Recording, millis};
 
 use super::{At, HistoryRule, Model, Sweeping, Verdict, promise};
 use crate::image::ended::{Ended, Kept, Key, MAX_RESULT, minute};
@@ -219,7 +219,8 @@ impl Model {
         };
         let is_held = matches!(operation.intent, Intent::Settle { .. });
         let result = end.result.map(|len| u32::try_from(len).unwrap_or(u32::MAX).min(MAX_RESULT + 1));
-        let is_right = (ended.code, ended.attempts, ended.pushed) == (end.code, attempts, meta.enqueued_at)
+        let is_right = (ended.code, ended.attempts, ended.pushed)
+            == (end.code, attempts, meta.enqueued_at.map(millis))
             && is_reason
             && ended.attributes == meta.attributes
             && ended.result == result

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use kvqueue_queue::item_batch::{BatchId, NewBatch};
-use kvqueue_queue::{ItemId, ItemOutcome, ItemState, LeaseId, Millis, NewItem, OnExpiry, Progress, Stamp};
+use kvqueue_queue::{ItemId, ItemOutcome, ItemState, LeaseId, NewItem, OnExpiry, Progress, Stamp};
 
 use super::schedules::{Change, Sweep};
 use crate::image::schedules::Record;
 use crate::image::{Division, Want};
+use crate::world::Millis;
 
 /// When it happened, in database versions, and in true time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

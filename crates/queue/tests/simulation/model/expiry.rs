@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use kvqueue_queue::{ItemId, Meta, Millis, OnExpiry};
+use kvqueue_queue::{ItemId, Meta, OnExpiry, from_millis, millis};
 
 use super::{Model, Place, Sweeping, Verdict, promise};
+use crate::world::Millis;
 
 type Rows = BTreeMap<(Millis, ItemId), Vec<u8>>;
 
@@ -20,14 +21,14 @@ pub(super) fn cleared(rows: &mut Rows, id: &ItemId, meta: &Meta, frees_key: bool
         times.push(meta.unique_until);
     }
     for time in times.into_iter().flatten() {
-        rows.remove(&(time, id.clone()));
+        rows.remove(&(millis(time), id.clone()));
     }
 }
 
 /// The key that is free at a time, if it is; otherwise nothing.
 fn value(meta: &Meta, time: Millis) -> Vec<u8> {
     match &meta.unique {
-        Some(key) if meta.unique_until == Some(time) => key.clone(),
+        Some(key) if meta.unique_until == Some(from_millis(time)) => key.clone(),
         _ => Vec::new(),
     }
 }
@@ -42,7 +43,7 @@ impl Model {
     pub(super) fn expires_again(&mut self, id: &ItemId) {
         let Some(item) = self.items.get(id) else { return };
         if let Some(expires) = item.meta.expires.filter(|_| is_untried(&item.meta)) {
-            self.expiry.insert((expires, id.clone()), value(&item.meta, expires));
+            self.expiry.insert((millis(expires), id.clone()), value(&item.meta, millis(expires)));
         }
     }
 
@@ -50,7 +51,7 @@ impl Model {
     pub(super) fn keeps_key(&mut self, id: &ItemId) {
         let Some(item) = self.items.get(id) else { return };
         if let Some(until) = item.meta.unique_until {
-            self.expiry.insert((until, id.clone()), value(&item.meta, until));
+            self.expiry.insert((millis(until), id.clone()), value(&item.meta, millis(until)));
         }
     }
 
@@ -82,7 +83,7 @@ impl Model {
             }
             let item = self.items.get(id).ok_or_else(|| format!("{id} was invented"))?;
             let waits = matches!(item.place, Place::Ready | Place::Later(_));
-            if waits && is_untried(&item.meta) && item.meta.expires == Some(*time) {
+            if waits && is_untried(&item.meta) && item.meta.expires == Some(from_millis(*time)) {
                 due.push(id.clone());
             }
         }
@@ -103,7 +104,7 @@ impl Model {
     /// A holder finds, by its own clock, that an item had expired, and does not begin with it.
     pub(super) fn found_expired(&mut self, id: &ItemId, at: Millis, on_expiry: OnExpiry) -> Verdict {
         let meta = &self.items.get(id).ok_or_else(|| format!("{id} was invented"))?.meta;
-        let has_expired = is_untried(meta) && meta.expires.is_some_and(|expires| expires <= at);
+        let has_expired = is_untried(meta) && meta.expires.is_some_and(|expires| expires <= from_millis(at));
         promise!(has_expired, "{id} expired at {at}, and has {meta:?}");
         self.ends_expired(id, at, on_expiry)
     }

@@ -21,10 +21,11 @@
 //! was not begun, expires.
 
 use kvqueue_queue::item_batch::BatchId;
-use kvqueue_queue::{Failure, ItemState, LeaseId, MAX_FAILURES, Meta, Millis, NewItem, millis};
+use kvqueue_queue::{Failure, ItemState, LeaseId, MAX_FAILURES, Meta, NewItem, from_millis, millis};
 
 use super::{Verdict, promise};
 use crate::image::Stored;
+use crate::world::Millis;
 
 /// Where an item is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,11 +102,11 @@ impl Item {
         meta.attributes.clone_from(&new.attributes);
         meta.content_type.clone_from(&new.content_type);
         meta.trace_parent.clone_from(&new.trace_parent);
-        meta.enqueued_at = new.enqueued_at.map(millis);
+        meta.enqueued_at = new.enqueued_at;
         meta.unique.clone_from(&new.unique);
-        meta.expires = new.expires.map(millis);
+        meta.expires = new.expires;
         meta.batches = new.batch.iter().cloned().collect();
-        meta.unique_until = new.unique_until.map(millis);
+        meta.unique_until = new.unique_until;
         let place = new.due.map_or(Place::Ready, |due| Place::Later(millis(due)));
         let payload = new.payload.to_vec();
         Item {
@@ -148,7 +149,7 @@ impl Item {
     /// It expired before its first attempt, and is a dead letter.
     pub(super) fn expired(&mut self, at: Millis) {
         // Words are not what this is about: in the image there are none of the layer's.
-        let failure = Failure::new(at, 0, "");
+        let failure = Failure::new(from_millis(at), 0, "");
         self.note(&failure);
         self.meta.death = Some(failure);
     }

@@ -22,7 +22,7 @@ mod take;
 use std::collections::{BTreeMap, BTreeSet};
 
 use kvqueue_queue::item_batch::{BatchId, Join};
-use kvqueue_queue::{ItemId, Kind, LeaseId, Millis, Progress, SessionId, Stamp};
+use kvqueue_queue::{ItemId, Kind, LeaseId, Progress, SessionId, Stamp};
 
 pub(crate) use batches::counts as batch_counts;
 pub(crate) use event::{At, Event, HistoryRule, ItemChanged, Sweeping, Terms};
@@ -31,6 +31,7 @@ pub(crate) use line::PICK_UP;
 
 use crate::image::schedules::Schedule;
 use crate::image::{Cancelled, Counters, Division, Held, HeldItem, Image, Stored, Want};
+use crate::world::Millis;
 use batches::{Batches, Members};
 use ends::Ends;
 use life::{Item, Was};

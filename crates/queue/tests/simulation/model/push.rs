@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kvqueue_queue::{IfTaken, ItemId, ItemState, Kind, Meta, NewItem};
+use kvqueue_queue::{IfTaken, ItemId, ItemState, Kind, Meta, NewItem, from_millis};
 
 use super::{At, Model, Verdict, promise};
 use crate::image::{integers, key_of};
@@ -79,7 +79,8 @@ impl Model {
         let (from, fresh) = (item.place.clone(), Item::new(new));
         // It keeps its time, and does not expire before that.
         let waits_until = if let (Place::Later(due), None) = (&from, new.due) { Some(*due) } else { None };
-        let is_too_early = waits_until.zip(fresh.meta.expires).is_some_and(|(due, expires)| expires <= due);
+        let is_too_early =
+            waits_until.zip(fresh.meta.expires).is_some_and(|(due, expires)| expires <= from_millis(due));
         let expires = if is_too_early { item.meta.expires } else { fresh.meta.expires };
         let Meta { attributes, content_type, trace_parent, enqueued_at, .. } = fresh.meta;
         (item.meta.attributes, item.meta.content_type) = (attributes, content_type);

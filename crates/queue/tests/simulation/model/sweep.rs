@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use kvqueue_queue::{Failure, ItemId, LeaseId, Millis};
+use kvqueue_queue::{Failure, ItemId, LeaseId, from_millis, millis};
 
 use super::{At, Model, Place, Sweeping, Verdict, promise};
 use crate::desk::MAX_SKEW;
+use crate::world::Millis;
 
 impl Model {
     /// A lease is taken away once its deadline is past, and its holder's own clock has told it so. Its worker may have died of its items:
@@ -43,7 +44,7 @@ impl Model {
         let attempt = self.items.get(id).map_or(0, |item| item.meta.attempts + 1);
         let is_last = attempt >= by.max_attempts;
         // Words are not what this is about: in the image there are none of the sweeper's.
-        let failure = Failure::new(by.now, attempt, "");
+        let failure = Failure::new(from_millis(by.now), attempt, "");
         let pause = by.pause << attempt.saturating_sub(1).min(by.max_attempts);
         let next = match due {
             _ if is_last => Place::Dead,
@@ -86,7 +87,8 @@ impl Model {
     pub(super) fn letters_removed(&mut self, items: &[ItemId], by: Sweeping) -> Verdict {
         let kept = by.letters_kept.ok_or_else(|| format!("{items:?} were removed, and are to be kept"))?;
         for id in items {
-            let died = self.items.get(id).and_then(|item| item.meta.death.as_ref()).map(|death| death.at);
+            let death = self.items.get(id).and_then(|item| item.meta.death.as_ref());
+            let died = death.map(|death| millis(death.at));
             let is_old = died.is_some_and(|died| died.saturating_add(kept) <= by.now);
             promise!(
                 is_old,

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::rc::Rc;
 
 use kvqueue_queue::item_batch::{BatchError, BatchId, BatchView, NewBatch};
-use kvqueue_queue::{Kind, NewItem};
+use kvqueue_queue::{Kind, NewItem, from_millis};
 
 use super::historian::keep;
 use super::joiner;
@@ -85,7 +85,7 @@ fn new_batch(desk: &Desk) -> (BatchId, NewBatch) {
     }
     let ahead = [None, Some(1), Some(5_000), Some(60_000), Some(500_000)][desk.below(5)];
     let deadline = ahead.map(|ahead| desk.now() + ahead);
-    (id, NewBatch { callback, deadline })
+    (id, NewBatch { callback, deadline: deadline.map(from_millis) })
 }
 
 /// An open batch; or now and then one that gets no more members.
@@ -105,7 +105,7 @@ async fn change(desk: &Desk, id: BatchId, plan: BatchPlan) {
         // With an id of its own, so that a run can be repeated: in one transaction, once.
         BatchPlan::Make(new) => desk.run(intent, make_once(desk, &id, &new, now)).await,
         BatchPlan::Commit => {
-            let doing = async { queue.finish_batch(db, &policy, &id, now).await };
+            let doing = async { queue.finish_batch(db, &policy, &id, from_millis(now)).await };
             let (operation, done) = desk.run(intent, doing).await;
             let claim = |done| Claim::Batch(BatchClaim::Commit(done));
             (operation, done.map(|done| done.map_or_else(|error| failed(&error), claim)))
@@ -124,7 +124,7 @@ async fn change(desk: &Desk, id: BatchId, plan: BatchPlan) {
 
 async fn make_once(desk: &Desk, id: &BatchId, new: &NewBatch, now: u64) -> Claim {
     let tr = desk.world.db.create_trx().unwrap();
-    match desk.queue.new_batch(&tr, id, new, now).await {
+    match desk.queue.new_batch(&tr, id, new, from_millis(now)).await {
         Ok(()) => {}
         Err(BatchError::Queue(error)) if error.database().is_some() || error.frozen().is_some() => {
             return Claim::Failed { perhaps: false };
@@ -152,9 +152,9 @@ async fn look(desk: &Desk) {
     let oracle = desk.world.oracle.borrow();
     let view = |(id, batch): (&BatchId, &crate::image::batches::Batch)| BatchView {
         id: id.clone(),
-        created: batch.created,
-        committed: batch.committed,
-        batch: NewBatch { callback: batch.callback.clone(), deadline: batch.deadline },
+        created: from_millis(batch.created),
+        committed: batch.committed.map(from_millis),
+        batch: NewBatch { callback: batch.callback.clone(), deadline: batch.deadline.map(from_millis) },
         counts: batch_counts(&batch.counts),
     };
     let expected: Vec<BatchView> = oracle.model(0).batches().iter().map(view).collect();

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use kvqueue_queue::{
     CancelFilter, Canceller, ItemChange, ItemId, ItemState, Kind, QueueError, RetryPolicy, from_millis,
+    millis,
 };
 
 use super::producer::{LONG, failed};
@@ -132,7 +133,7 @@ async fn look(desk: &Desk) {
     let shown = shown.map(|shown| {
         let item = shown.item.unwrap();
         let meta = essence(item.meta.map(|meta| (*meta).clone()).unwrap_or_default());
-        (shown.state, Stored { payload: item.payload.to_vec(), meta }, shown.due, shown.progress)
+        (shown.state, Stored { payload: item.payload.to_vec(), meta }, shown.due.map(millis), shown.progress)
     });
     assert_eq!(shown, stored, "{id} is shown wrong");
     desk.world.count("an item is looked at");

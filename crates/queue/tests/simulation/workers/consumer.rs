@@ -269,7 +269,8 @@ fn progress(desk: &Desk, lease: &Lease) -> Vec<(usize, Progress)> {
     let now = desk.now();
     let some = (0..lease.items().len()).filter(|_| desk.chance(60));
     let percent = |desk: &Desk| [None, Some(desk.below(101) as u8)][desk.below(2)];
-    some.map(|index| (index, Progress::new(now, percent(desk), ["", "at work"][desk.below(2)]))).collect()
+    some.map(|index| (index, Progress::new(from_millis(now), percent(desk), ["", "at work"][desk.below(2)])))
+        .collect()
 }
 
 /// What becomes of some of the items, or of all.
@@ -282,14 +283,14 @@ fn settlements(desk: &Desk, lease: &Lease) -> Vec<(usize, ItemOutcome)> {
 fn settlement(desk: &Desk, item: &Item) -> ItemOutcome {
     let now = desk.now();
     // Most handlers look before they begin.
-    if item.meta.as_ref().is_some_and(|meta| meta.has_expired(now)) && desk.chance(80) {
+    if item.meta.as_ref().is_some_and(|meta| meta.has_expired(from_millis(now))) && desk.chance(80) {
         let on_expiry = [OnExpiry::Drop, OnExpiry::Dead][desk.below(2)];
         return ItemOutcome::Expired { at: from_millis(now), on_expiry };
     }
     if desk.world.is_calm.get() {
         return ItemOutcome::Done;
     }
-    let failure = || Failure::new(desk.now(), item.attempt, "it was not to be");
+    let failure = || Failure::new(from_millis(desk.now()), item.attempt, "it was not to be");
     let due = || from_millis(desk.now() + [0, 1_000, 100_000][desk.below(3)]);
     match desk.below(20) {
         0..=3 if desk.world.has_changes => ItemOutcome::DoneWith(result(desk)),

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::rc::Rc;
 use std::time::Duration;
 
-use kvqueue_queue::{EndedItem, Ending, HistoryFilter, HistoryIndex, retry};
+use kvqueue_queue::{EndedItem, Ending, HistoryFilter, HistoryIndex, from_millis, retry};
 
 use super::producer::failed;
 use crate::claims::Claim;
@@ -38,7 +38,7 @@ pub(super) async fn keep(desk: &Desk, kept: u64) {
         let set = async {
             queue.keep_history(&tr, Duration::from_millis(kept)).await?;
             // By the clock of this attempt: a program that tries for long would declare the index for the past.
-            queue.index_history(&tr, index, desk.now()).await
+            queue.index_history(&tr, index, from_millis(desk.now())).await
         };
         let set = set.await;
         (tr, set)
@@ -57,11 +57,12 @@ pub(super) async fn keep(desk: &Desk, kept: u64) {
 fn is_shown(shown: &EndedItem, (.., id): &Key, ended: &Ended) -> bool {
     shown.id == *id
         && shown.ending == Ending::ALL[usize::from(ended.code) - 1]
-        && (shown.ended, shown.started, shown.attempts) == (ended.at, ended.started, ended.attempts)
+        && (shown.ended, shown.started, shown.attempts)
+            == (from_millis(ended.at), ended.started.map(from_millis), ended.attempts)
         && (&shown.worker, &shown.reason) == (&ended.worker, &ended.reason)
         && shown.attributes == ended.attributes
         && shown.result == ended.result.map(|len| len as usize)
-        && (ended.pushed.is_none() || shown.pushed == ended.pushed)
+        && (ended.pushed.is_none() || shown.pushed == ended.pushed.map(from_millis))
 }
 
 /// Reads the history, which is as the last commit has left it, since nothing commits meanwhile: all of it, the newest first, or those of a colour; and one item by

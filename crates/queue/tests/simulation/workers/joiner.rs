@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use foundationdb::Transaction;
 use kvqueue_queue::item_batch::{BatchError, BatchId, Join, NewBatch};
-use kvqueue_queue::{ItemId, QueueError, retry};
+use kvqueue_queue::{ItemId, QueueError, from_millis, retry};
 
 use super::batcher::any_open;
 use super::operator::freeze;
@@ -61,9 +61,9 @@ pub(super) async fn push_after(desk: &Desk, (id, new): (BatchId, NewBatch)) {
     let doing = async {
         let tr = desk.world.db.create_trx().unwrap();
         let joined = async {
-            desk.queue.new_batch(&tr, &id, &new, now).await?;
+            desk.queue.new_batch(&tr, &id, &new, from_millis(now)).await?;
             let joined = join_each(desk, &tr, &id, &items).await?;
-            desk.queue.commit_batch(&tr, &id, now).await?;
+            desk.queue.commit_batch(&tr, &id, from_millis(now)).await?;
             Ok(joined)
         };
         match joined.await {

@@ -4,7 +4,9 @@ use std::num::NonZeroU32;
 use std::rc::Rc;
 use std::time::Duration;
 
-use kvqueue_queue::{ItemChange, ItemId, Kind, LimitError, Limits, Partitions, Pattern, Pause, Rate, retry};
+use kvqueue_queue::{
+    ItemChange, ItemId, Kind, LimitError, Limits, Partitions, Pattern, Pause, Rate, from_millis, retry,
+};
 
 use super::producer::failed;
 use crate::claims::Claim;
@@ -15,7 +17,7 @@ use crate::simulation::AGE;
 /// Freezes the queue, or lets it go on.
 pub(super) async fn freeze(desk: &Desk, frozen: bool) {
     let (queue, db, policy) = (&desk.queue, &desk.world.db, desk.policy());
-    let pause = Pause { at: 1, frozen: true, reason: "an operator says so".to_owned() };
+    let pause = Pause { at: from_millis(1), frozen: true, reason: "an operator says so".to_owned() };
     let doing = retry::run(db, &policy, |tr| {
         match frozen {
             true => queue.pause(&tr, &pause),

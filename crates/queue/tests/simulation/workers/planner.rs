@@ -7,7 +7,7 @@ use std::time::Duration;
 use kvqueue_queue::schedule::{
     Calendar, Missed, MissedPolicy, OccurrenceRecord, Schedule, ScheduleError, ScheduleState, ScheduleView,
 };
-use kvqueue_queue::{Kind, Millis, NewItem, RetryError, retry};
+use kvqueue_queue::{Kind, NewItem, RetryError, from_millis, retry};
 
 use super::operator::freeze;
 use super::producer::failed;
@@ -15,6 +15,7 @@ use crate::claims::{Claim, ScheduleClaim, is_record};
 use crate::desk::Desk;
 use crate::image::schedules::{self, Definition, Overlap, Policy, Record};
 use crate::intent::{Intent, Plan};
+use crate::world::Millis;
 
 const NAMES: [&str; 3] = ["a", "b", "c/d"];
 /// The configuration that some schedules belong to.
@@ -155,7 +156,7 @@ async fn put(desk: &Desk, name: &str, definition: Definition) {
     let (queue, db, policy, now) = (&desk.queue, &desk.world.db, desk.policy(), desk.now());
     let put = &schedule;
     let doing = retry::run(db, &policy, |tr| async move {
-        let put = match queue.put_schedule(&tr, put, now).await {
+        let put = match queue.put_schedule(&tr, put, from_millis(now)).await {
             Ok(effect) => Ok(ScheduleClaim::Put(effect)),
             Err(ScheduleError::OtherOwner { .. }) => Ok(ScheduleClaim::OtherOwner),
             Err(ScheduleError::Queue(error)) => Err(error),
@@ -196,8 +197,8 @@ async fn turn(desk: &Desk, name: &str, pause: bool) {
     let (queue, db, policy, now) = (&desk.queue, &desk.world.db, desk.policy(), desk.now());
     let doing = retry::run(db, &policy, |tr| async move {
         let turned = match pause {
-            true => queue.pause_schedule(&tr, name, now).await,
-            false => queue.resume_schedule(&tr, name, now).await,
+            true => queue.pause_schedule(&tr, name, from_millis(now)).await,
+            false => queue.resume_schedule(&tr, name, from_millis(now)).await,
         };
         (tr, turned)
     });
@@ -210,7 +211,7 @@ async fn turn(desk: &Desk, name: &str, pause: bool) {
 async fn restart(desk: &Desk, name: &str) {
     let (queue, db, policy, now) = (&desk.queue, &desk.world.db, desk.policy(), desk.now());
     let doing = retry::run(db, &policy, |tr| async move {
-        let restarted = queue.restart_schedule(&tr, name, now).await;
+        let restarted = queue.restart_schedule(&tr, name, from_millis(now)).await;
         (tr, restarted)
     });
     let doing = async { doing.await.map(|done| ScheduleClaim::Restarted(done.value)) };
@@ -224,7 +225,7 @@ async fn fire(desk: &Desk, name: &str) {
         // Then what follows the push fails, too, if a read fails.
         policy.max_attempts = Some(1);
     }
-    let fired = queue.fire_schedule_with_id(db, &policy, desk.id(), name, now, None);
+    let fired = queue.fire_schedule_with_id(db, &policy, desk.id(), name, from_millis(now), None);
     report(desk, name, now, Plan::Fire, async { fired.await.map(ScheduleClaim::ByHand) }).await;
 }
 
@@ -246,7 +247,13 @@ async fn look(desk: &Desk, name: &str) {
         ScheduleView {
             name: name.to_owned(),
             schedule: Some(schedule(name, &stored.definition)),
-            state: Some(ScheduleState { next, occurrences, last, paused, waiting }),
+            state: Some(ScheduleState {
+                next: next.map(from_millis),
+                occurrences,
+                last: last.map(|(nominal, id)| (from_millis(nominal), id)),
+                paused: paused.map(from_millis),
+                waiting: waiting.map(from_millis),
+            }),
         }
     };
     assert_eq!(view, stored.map(shown), "{name} is shown wrong");

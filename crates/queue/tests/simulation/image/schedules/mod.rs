@@ -4,9 +4,10 @@ mod fields;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kvqueue_queue::{ItemId, Millis};
+use kvqueue_queue::ItemId;
 
 use super::element::{Ids, split_bytes, split_number};
+use crate::world::Millis;
 use fields::{definition, record, state};
 
 /// How many records of a schedule are kept.

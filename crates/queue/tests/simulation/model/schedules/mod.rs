@@ -6,10 +6,11 @@ mod sweep;
 use std::collections::BTreeMap;
 
 use kvqueue_queue::schedule::PutEffect;
-use kvqueue_queue::{ItemId, Millis, NewItem, from_millis};
+use kvqueue_queue::{ItemId, NewItem, from_millis};
 
 use super::{At, Model, Place, Verdict, promise};
 use crate::image::schedules::{Calendar, Definition, Fate, KEPT, Overlap, Record, Schedule, State};
+use crate::world::Millis;
 
 pub(crate) use sweep::{Firing, Sweep};
 

@@ -1,8 +1,7 @@
 //! Which occurrences fire: looked at one by one, where the layer asks its calendar for the few that matter.
 
-use kvqueue_queue::Millis;
-
 use crate::image::schedules::{Definition, Fate, Policy};
+use crate::world::Millis;
 
 /// How late an occurrence may be without being missed, if no later one is due.
 const ON_TIME: Millis = 60_000;

@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 
-use kvqueue_queue::{ItemId, Millis, NewItem};
+use kvqueue_queue::{ItemId, NewItem};
 
 use super::plan::plan;
 use super::{At, Model, Verdict, promise, unique_key};
 use crate::image::schedules::{Fate, Overlap, Record, Schedule};
 use crate::model::Sweeping;
+use crate::world::Millis;
 
 /// How soon a sweeper looks again at an occurrence that waits, in milliseconds: after a tenth of the time that it has waited, within this.
 const LOOK_AGAIN: std::ops::RangeInclusive<Millis> = 1_000..=10_000;
