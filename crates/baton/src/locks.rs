@@ -213,7 +213,7 @@ impl Condvar {
         }
     }
 
-    /// Waits for so long at most.
+    /// Waits, at most for this time.
     pub fn wait_for<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>, limit: Duration) -> WaitTimeoutResult {
         match place() {
             None => {

@@ -62,7 +62,7 @@ struct Table {
     members: Vec<Member>,
     /// Who has the baton.
     running: usize,
-    /// At so many points of four the one that has the baton keeps it, if it can.
+    /// Of four points, the number at which the thread that has the baton keeps it if it can.
     stay: u8,
     /// The locks that threads of the run hold, by address, and how often. A lock that is taken and not in here belongs to a thread outside
     /// of the run, which goes on by itself.
@@ -312,7 +312,7 @@ impl Place {
         self.run.lock().wake(|wait| wait == of);
     }
 
-    /// Ends the wait of one of those who wait for this, if there is one.
+    /// Ends the wait of one thread that waits for this, if there is one.
     pub(crate) fn wake_one(&self, of: Wait) {
         let mut table = self.run.lock();
         let is_one = |member: &Member| matches!(member.state, State::Waiting(wait, _) if wait == of);

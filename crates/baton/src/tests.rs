@@ -18,7 +18,7 @@ fn three(seed: u64) -> Vec<String> {
                 })
             })
             .collect();
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        threads.into_iter().for_each(|thread| thread.join().expect("it does not panic"));
     });
     run.history
 }

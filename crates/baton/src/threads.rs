@@ -72,6 +72,15 @@ impl<T> JoinHandle<T> {
         self.inner.join().and_then(|outcome| outcome)
     }
 
+    /// Whether the thread has ended.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        match (place(), self.member) {
+            (Some(place), Some(member)) => place.has_ended(member),
+            _ => self.inner.is_finished(),
+        }
+    }
+
     /// The thread itself.
     #[must_use]
     pub fn thread(&self) -> &Thread {
