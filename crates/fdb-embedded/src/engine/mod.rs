@@ -18,6 +18,8 @@ pub mod mutation;
 mod read_views;
 mod resolver;
 mod shared;
+#[cfg(test)]
+mod simulated;
 pub(crate) mod storage;
 mod watches;
 
