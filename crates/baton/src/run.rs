@@ -17,6 +17,10 @@ const EPOCH: Duration = Duration::from_secs(1_893_456_000);
 /// How far the time goes on at a point where the baton may be passed, in microseconds at most. A thread that waits in a loop for a time gets there.
 const STEP_MICROS: u64 = 4;
 
+/// Of this number of points one makes its thread rest, for this many microseconds at most.
+const REST_ONE_IN: u64 = 48;
+const LONGEST_REST: u64 = 1_000;
+
 /// After so many points the run counts as one that does not end.
 const MOST_POINTS: u64 = 50_000_000;
 
@@ -280,9 +284,15 @@ impl Place {
         outcome
     }
 
-    /// Lets another thread go on, perhaps.
+    /// Lets another thread go on, perhaps. Rarely this thread rests for a while, as one that the system does not run: others then do much between
+    /// two of its steps.
     pub(crate) fn pass(&self) {
         let mut table = self.run.lock();
+        if table.rng.u64(0..REST_ONE_IN) == 0 {
+            let until = table.time + Duration::from_micros(table.rng.u64(0..=LONGEST_REST));
+            let me = &mut table.members[self.me];
+            (me.state, me.timed_out) = (State::Waiting(Wait::Time, Some(until)), false);
+        }
         table.choose();
         self.await_turn(table);
     }

@@ -25,7 +25,7 @@ pub(super) fn judge(state: &State, log: &[(Stamp, u64)], rows: &Rows) {
             by_id.get(id).unwrap_or_else(|| panic!("{id:x} is stored, and nobody has committed it"));
         match attempt.outcome {
             Outcome::Committed(told) => {
-                assert_eq!(told, *stamp, "{id:x} has another stamp than its client got")
+                assert_eq!(told, *stamp, "{id:x} has another stamp than its client got");
             }
             Outcome::Unknown | Outcome::Pending => {}
             other => panic!("{id:x} is stored, and its client got {other:?}"),

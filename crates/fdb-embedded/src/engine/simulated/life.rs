@@ -100,6 +100,9 @@ fn live(engine: Engine, record: &Arc<Record>, files: &Files, life: u32, random: 
         come_to_rest(&engine, record);
         // Few transactions meet at a time, so that no later change wakes a watch that an earlier one should have woken.
         for round in 0..ROUNDS {
+            if engine.await_end(Duration::ZERO).is_some() {
+                break;
+            }
             let first = first + 16 + round * MEETING;
             join(start(&engine, record, first..first + MEETING, 1, random));
             come_to_rest(&engine, record);

@@ -19,7 +19,7 @@ use mutant::Bounds;
 use record::{Counts, Record};
 
 /// The seeds that are run if the environment says nothing.
-const SEEDS: u64 = 120;
+const SEEDS: u64 = 80;
 
 /// The lives of the database in a run.
 const LIVES: u32 = 3;
