@@ -11,12 +11,12 @@
 //! During a backup the host keeps the pages that later commits free, so its file grows by what is
 //! written meanwhile. When its disk is short of space it lets them go, and the backup fails.
 
+use baton::thread;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::thread;
 use std::time::Duration;
 
 use crate::doctor::{self, Severity};

@@ -6,8 +6,8 @@
 
 use std::sync::{Arc, LazyLock};
 
+use baton::{Condvar, Mutex, MutexGuard};
 use bytes::Bytes;
-use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::error::{Code, Result};
 use crate::fork;

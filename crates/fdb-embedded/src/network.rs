@@ -3,12 +3,12 @@
 //! As in FoundationDB, it can be set up, run and stopped once in a process. The engine does no work
 //! on it, because a callback may block: a binding may wait there for its event loop.
 
+use baton::thread::{self, ThreadId};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use baton::{Condvar, Mutex};
 use smallvec::SmallVec;
 
 use crate::error::{Code, Result};
@@ -151,13 +151,13 @@ fn leave() -> Vec<Task> {
 }
 
 /// BusyMeter for work; `None` when the loop should end.
-fn next_tasks(state: &mut parking_lot::MutexGuard<'_, Loop>) -> Option<Vec<Task>> {
+fn next_tasks(state: &mut baton::MutexGuard<'_, Loop>) -> Option<Vec<Task>> {
     loop {
         if state.stopping {
             return None;
         }
         let mut tasks = std::mem::take(&mut state.tasks);
-        let now = Instant::now();
+        let now = baton::now();
         state.busy_meter.update(now);
         state.busy_meter.since = None;
         while let Some(due) = state.timers.first_entry().filter(|timer| timer.key().0 <= now) {
@@ -180,7 +180,7 @@ fn next_tasks(state: &mut parking_lot::MutexGuard<'_, Loop>) -> Option<Vec<Task>
 pub fn busyness() -> f64 {
     let mut state = LOOP.lock();
     if matches!(state.phase, NetworkPhase::Running(_)) {
-        state.busy_meter.update(Instant::now());
+        state.busy_meter.update(baton::now());
     }
     state.busy_meter.busyness
 }
@@ -313,7 +313,7 @@ mod tests {
     #[test]
     fn busyness_is_the_part_of_a_second_that_the_thread_did_not_wait() {
         let mut busy_meter = BusyMeter { since: None, begin: None, waited: Duration::ZERO, busyness: 0.0 };
-        let start = Instant::now();
+        let start = baton::now();
         let at = |millis| start + Duration::from_millis(millis);
         busy_meter.update(at(0));
         busy_meter.since = Some(at(0));
@@ -337,7 +337,7 @@ mod tests {
     fn a_cancelled_timer_lets_go_of_its_task() {
         let batched = std::sync::Arc::new(());
         let of_task = std::sync::Arc::clone(&batched);
-        let id = schedule(Instant::now() + Duration::from_secs(3600), Box::new(move || drop(of_task)));
+        let id = schedule(baton::now() + Duration::from_secs(3600), Box::new(move || drop(of_task)));
         assert_eq!(std::sync::Arc::strong_count(&batched), 2);
         cancel(id);
         assert_eq!(std::sync::Arc::strong_count(&batched), 1);

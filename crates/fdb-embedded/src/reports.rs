@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use parking_lot::Mutex;
+use baton::Mutex;
 
 /// The target of [`report`].
 static REPORT: OnceLock<fn(&str)> = OnceLock::new();

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
+use baton::Mutex;
 use rustix::fs::statvfs;
 
 use crate::files::{DATA_FILE, RESERVE_FILE, open_or_create};

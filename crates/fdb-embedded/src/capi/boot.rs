@@ -1,6 +1,6 @@
 //! A safe way to start the network.
 
-use std::thread::JoinHandle;
+use baton::thread::JoinHandle;
 
 use super::{chosen, network};
 use crate::error::Code;
@@ -30,7 +30,7 @@ impl Network {
     pub fn start() -> Result<Network, StartError> {
         chosen::select_api_version(chosen::API_VERSION, chosen::API_VERSION)?;
         network::setup()?;
-        let thread = std::thread::Builder::new().name("fdb-callbacks".to_owned()).spawn(|| {
+        let thread = baton::thread::Builder::new().name("fdb-callbacks".to_owned()).spawn(|| {
             network::run().expect("the network was set up above and nobody else runs it");
         })?;
         Ok(Network { thread: Some(thread) })

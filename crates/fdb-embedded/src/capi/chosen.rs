@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use parking_lot::Mutex;
+use baton::Mutex;
 
 use super::OLDEST_API_VERSION;
 use super::real::Settings;

@@ -4,10 +4,10 @@ use std::any::Any;
 use std::ffi::{c_char, c_double, c_int, c_void};
 use std::sync::Arc;
 
+use baton::Mutex;
 use foundationdb_sys::{
     FDBCallback, FDBFuture, FDBKey, FDBKeyRange, FDBKeyValue, FDBMappedKeyValue, fdb_bool_t, fdb_error_t,
 };
-use parking_lot::Mutex;
 
 use super::arrays::{MappedArray, c_len, key_of, range_of, rows_of};
 use super::forwarded::forwarded;

@@ -1,12 +1,12 @@
 //! The real `libfdb_c.so`: loaded when it is first needed, with its own network thread.
 
+use baton::thread::JoinHandle;
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::OnceLock;
-use std::thread::JoinHandle;
 
+use baton::Mutex;
 use foundationdb_sys::{FDBDatabase, fdb_bool_t, fdb_error_t};
 use libloading::os::unix::Library;
-use parking_lot::Mutex;
 
 use super::database::RealDatabases;
 use super::future::RealFutures;
@@ -148,7 +148,7 @@ fn start(settings: &Settings) -> Result<(Real, Tables), LoadError> {
     let run = move || unsafe {
         run_network();
     };
-    let thread = std::thread::Builder::new().name("fdb-network".to_owned()).spawn(run);
+    let thread = baton::thread::Builder::new().name("fdb-network".to_owned()).spawn(run);
     *real.network.lock() = Some(thread.map_err(LoadError::Thread)?);
     Ok((real, tables))
 }

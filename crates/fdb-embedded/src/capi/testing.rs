@@ -7,7 +7,7 @@
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use foundationdb_sys::{FDBDatabase, FDBFuture, FDBKeyValue, FDBTransaction};
 
@@ -338,12 +338,12 @@ impl Future {
     /// Waits for the result, but not longer than `limit`.
     #[must_use]
     pub fn wait_for(&self, limit: Duration) -> Option<Reply> {
-        let until = Instant::now() + limit;
+        let until = baton::now() + limit;
         while !self.is_ready() {
-            if Instant::now() >= until {
+            if baton::now() >= until {
                 return None;
             }
-            std::thread::sleep(LOOK);
+            baton::thread::sleep(LOOK);
         }
         Some(self.reply())
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
+use baton::Mutex;
 
 use super::system::Epoch;
 use crate::engine::OpenError;

@@ -3,7 +3,6 @@
 use std::cell::Cell;
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
-use std::time::SystemTime;
 
 use bytes::Bytes;
 
@@ -61,7 +60,7 @@ impl Merged<'_> {
     }
 
     fn times(&self, epoch: &Epoch) -> Result<Times> {
-        Ok(epoch.times(self.view?.version()?, SystemTime::now()))
+        Ok(epoch.times(self.view?.version()?, baton::system_now()))
     }
 
     /// The value without own writes.

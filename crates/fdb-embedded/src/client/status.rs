@@ -2,7 +2,7 @@
 //!
 //! The layout is FoundationDB's, as far as it applies. `cluster.embedded` has additional fields.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use super::Database;
 use super::address::ADDRESS_TEXT;
@@ -19,7 +19,7 @@ fn address() -> Json {
 }
 
 fn seconds() -> Json {
-    Json::Float(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64())
+    Json::Float(baton::system_now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64())
 }
 
 fn client_section(database: &Database) -> Json {

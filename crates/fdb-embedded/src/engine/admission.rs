@@ -378,7 +378,7 @@ mod tests {
     #[test]
     fn end_of_a_shortage_is_reported_when_it_has_lasted() {
         let mut admission = Admission::new(PathBuf::from("sim"));
-        let start = Instant::now();
+        let start = baton::now();
         let mut reported = Vec::new();
         // Second by second: a disk on the edge, one that has space for a while, and then for good.
         for (second, is_short) in

@@ -1,11 +1,12 @@
 //! Arms watches, and compares the values of their keys.
 
+use baton::thread;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
+use mutant::mutant;
 
 use super::Engine;
 use super::shared::Shared;
@@ -22,6 +23,9 @@ impl Engine {
     /// `TOO_MANY_WATCHES` if the watches of the database take too much memory.
     pub fn arm(&self, key: &[u8], baseline: Option<Bytes>, future: &Arc<Future>) {
         let seen = baseline.clone();
+        if mutant("watch-compared-before-it-is-armed") && !self.shared.is_committer() {
+            self.shared.compare(key, seen.as_ref(), future);
+        }
         let armed = self.shared.watches.arm(key, baseline, Arc::clone(future));
         let Ok(id) = armed else {
             future.fail(Code::TOO_MANY_WATCHES);
@@ -36,6 +40,9 @@ impl Engine {
         // Compares after arming: the committer compares with everything published after this read.
         // The other watches of the key are not compared here, because their baselines may be newer.
         if !self.shared.is_committer() {
+            if mutant("watch-compared-before-it-is-armed") {
+                return;
+            }
             self.shared.compare(key, seen.as_ref(), future);
         } else if self.shared.defer_comparison(key, id).is_err() {
             future.fail(Code::TOO_MANY_WATCHES);
@@ -52,7 +59,7 @@ impl Shared {
 
     /// Fires a watch if its key has another value by now.
     fn compare(&self, key: &[u8], baseline: Option<&Bytes>, future: &Future) {
-        let view = self.views.lock().read(Instant::now());
+        let view = self.views.lock().read(baton::now());
         match view.get(key) {
             Ok(value) if value.as_ref() == baseline => {}
             // The watch stays armed; the process that opens the directory next compares it.
@@ -181,7 +188,7 @@ mod tests {
         let (_, id) = arm(b"k").unwrap();
         assert!(arm(b"k").is_err());
         engine.shared.watches.forget(b"k", id);
-        let view = engine.shared.views.lock().read(Instant::now());
+        let view = engine.shared.views.lock().read(baton::now());
         engine.shared.watches.recheck(b"k", &view);
         assert_eq!(engine.shared.watches.bytes(), 0);
         assert!(armed[1..].iter().all(|(future, _)| future.is_ready()));

@@ -169,8 +169,8 @@ mod tests {
     use super::*;
 
     fn clock() -> (Clock, Instant) {
-        let now = Instant::now();
-        (Clock::new(0, SystemTime::now(), now), now)
+        let now = baton::now();
+        (Clock::new(0, baton::system_now(), now), now)
     }
 
     #[test]

@@ -17,7 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use parking_lot::MutexGuard;
+use baton::MutexGuard;
+use mutant::mutant;
 
 use super::admission::Admission;
 use super::clock::Clock;
@@ -131,7 +132,7 @@ impl Committer {
         if self.shared.is_poisoned() || self.admission.is_full() {
             return;
         }
-        let version = self.shared.views.lock().clock().end(Instant::now());
+        let version = self.shared.views.lock().clock().end(baton::now());
         let batch = storage::WriteBatch { version, ceiling: Some(version), mutations: Vec::new() };
         // If this fails, the higher ceiling stays, which only leaves a larger gap in versions.
         let _ = self.storage.apply(batch, Durability::Asynchronous);
@@ -165,9 +166,9 @@ impl Committer {
         let shared = Arc::clone(&self.shared);
         let mut queue = shared.queue.lock();
         if self.idle_stage == IdleStage::Busy && queue.is_idle() && self.look_out.is_worth_it() {
-            let until = Instant::now() + SPIN_TIME;
-            while queue.is_idle() && Instant::now() < until {
-                MutexGuard::unlocked(&mut queue, std::thread::yield_now);
+            let until = baton::now() + SPIN_TIME;
+            while queue.is_idle() && baton::now() < until {
+                MutexGuard::unlocked(&mut queue, baton::thread::yield_now);
             }
             self.look_out.note(!queue.is_idle());
         }
@@ -217,7 +218,7 @@ impl Committer {
                 IdleStage::Checkpointed
             }
             IdleStage::Checkpointed | IdleStage::Trimmed => {
-                self.trim_expired(Instant::now());
+                self.trim_expired(baton::now());
                 if self.untrimmed_bytes >= TRIM_MEMORY_AFTER {
                     heap::give_back();
                     self.untrimmed_bytes = 0;
@@ -273,14 +274,14 @@ impl Committer {
             return refuse_all(requests);
         }
         let raise_only = requests.is_empty();
-        let now = Instant::now();
+        let now = baton::now();
         self.update_admission(now);
         if self.shared.is_poisoned() {
             return refuse_all(requests);
         }
         let (version, ceiling) = self.shared.views.lock().clock().begin_batch(now);
         self.resolver.start_batch(version);
-        let batch = self.resolve(requests, version);
+        let mut batch = self.resolve(requests, version);
         self.resolver.finish_batch(version);
         if batch.accepted.is_empty() && !raise_only {
             self.shared.views.lock().clock().abandon_batch();
@@ -291,7 +292,12 @@ impl Committer {
             }
         } else {
             if !batch.delay.is_zero() {
-                std::thread::sleep(batch.delay);
+                baton::thread::sleep(batch.delay);
+            }
+            if mutant("acknowledged-before-published") && !batch.fails && !batch.flush_fails {
+                for accepted in batch.accepted.drain(..) {
+                    accepted.promise.complete(Ok(accepted.committed));
+                }
             }
             let durable = if batch.fails {
                 Err("a fault on purpose".to_owned())
@@ -345,7 +351,7 @@ impl Committer {
     }
 
     fn is_flush_due(&self) -> bool {
-        self.unflushed.is_some_and(|since| since.elapsed() >= FLUSH_DELAY)
+        self.unflushed.is_some_and(|since| baton::now().saturating_duration_since(since) >= FLUSH_DELAY)
     }
 
     /// Stores a batch and publishes it. Later versions continue from `advance`, if that is higher.
@@ -362,15 +368,17 @@ impl Committer {
         let mut update = self.storage.apply(batch, durability)?;
         self.verify_file_links()?;
         let written_keys = std::mem::take(&mut update.written_keys);
-        self.unflushed = if is_flushed { None } else { self.unflushed.or_else(|| Some(Instant::now())) };
+        self.unflushed = if is_flushed { None } else { self.unflushed.or_else(|| Some(baton::now())) };
         let retired = {
             let mut views = self.shared.views.lock();
             let retired = views.publish(version, ceiling, update);
-            advance.into_iter().for_each(|version| views.clock().advance_to(version, Instant::now()));
+            advance.into_iter().for_each(|version| views.clock().advance_to(version, baton::now()));
             retired
         };
         self.storage.retire(retired);
-        self.fire_watches(&written_keys);
+        if !(is_flushed && mutant("flushed-commits-fire-no-watch")) {
+            self.fire_watches(&written_keys);
+        }
         Ok(())
     }
 
@@ -394,7 +402,7 @@ impl Committer {
         if written_keys.is_empty() {
             return;
         }
-        let view = self.shared.views.lock().read(Instant::now());
+        let view = self.shared.views.lock().read(baton::now());
         for key in written_keys {
             self.shared.watches.recheck(&key, &view);
         }
@@ -407,7 +415,7 @@ impl Committer {
     fn come_to_rest(&mut self) -> super::holdings::Holdings {
         self.update_storage(Storage::flush_idle);
         self.update_storage(Storage::checkpoint);
-        self.trim_expired(Instant::now() + READ_WINDOW);
+        self.trim_expired(baton::now() + READ_WINDOW);
         let mut holdings = super::holdings::Holdings::default();
         self.storage.add_holdings(&mut holdings);
         holdings.conflicts = self.resolver.bytes();

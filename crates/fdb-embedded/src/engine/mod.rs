@@ -18,16 +18,18 @@ pub mod mutation;
 mod read_views;
 mod resolver;
 mod shared;
+#[cfg(test)]
+mod simulated;
 pub(crate) mod storage;
 mod watches;
 
+use baton::thread::{self, JoinHandle};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use baton::{Condvar, Mutex};
 
 use clock::Clock;
 use committer::{Committer, NOT_STARTED};
@@ -35,6 +37,7 @@ use committer::{Committer, NOT_STARTED};
 use faults::Faults;
 #[cfg(feature = "testing")]
 use holdings::Holdings;
+use mutant::mutant;
 use read_views::ReadViews;
 use resolver::Resolver;
 use shared::Shared;
@@ -62,18 +65,24 @@ pub struct Engine {
     committer: Mutex<Option<JoinHandle<()>>>,
 }
 
+/// A storage in use, its clock, and the first version with its ceiling.
+type Begun = (storage::Storage, Clock, i64, Option<i64>);
+
 impl Engine {
     /// Opens the directory for this process alone.
     pub fn open(path: &Path) -> Result<Engine, OpenError> {
         let (engine, committer) = Engine::prepare(path)?;
-        let thread = thread::Builder::new()
-            .name("fdb-committer".to_owned())
-            .spawn(move || committer.run())
-            .map_err(|source| OpenError::Io { path: path.to_path_buf(), source })?;
+        engine.start(committer).map_err(|source| OpenError::Io { path: path.to_path_buf(), source })
+    }
+
+    /// Starts the committer's thread.
+    fn start(self, committer: Committer) -> std::io::Result<Engine> {
+        let thread =
+            thread::Builder::new().name("fdb-committer".to_owned()).spawn(move || committer.run())?;
         // Before the first commit, so before the committer can call code that asks for it.
-        let _ = engine.shared.committer.set(thread.thread().id());
-        *engine.committer.lock() = Some(thread);
-        Ok(engine)
+        let _ = self.shared.committer.set(thread.thread().id());
+        *self.committer.lock() = Some(thread);
+        Ok(self)
     }
 
     /// Opens the directory, and returns the engine with its committer, which has not started.
@@ -81,8 +90,7 @@ impl Engine {
         #[cfg(feature = "testing")]
         let faults = Faults::from_environment()?;
         let directory = Directory::acquire(path)?;
-        let opened = Engine::begin(&directory, directory.open_storage());
-        let (storage, mut clock, version, ceiling) = match opened {
+        let opened = match Engine::begin(&directory, directory.open_storage()) {
             Err(OpenError::Storage { source, .. }) if source.is_full() => {
                 crate::reports::report(&format!(
                     "{source}; until then the database can be read, and all commits are refused"
@@ -91,6 +99,22 @@ impl Engine {
             }
             opened => opened?,
         };
+        let (engine, committer) = Engine::assemble(directory, opened);
+        #[cfg(feature = "testing")]
+        if let Some((faults, text)) = faults {
+            crate::reports::report(&format!(
+                "faults on purpose in {}: {}={text}",
+                path.display(),
+                faults::VARIABLE
+            ));
+            engine.set_faults(Some(faults));
+        }
+        Ok((engine, committer))
+    }
+
+    /// The engine of a storage that is in use, with its committer, which has not started.
+    fn assemble(directory: Directory, begun: Begun) -> (Engine, Committer) {
+        let (storage, mut clock, version, ceiling) = begun;
         let superversion = storage.superversion();
         clock.publish(version, ceiling);
         let shared = Arc::new(Shared {
@@ -106,31 +130,22 @@ impl Engine {
             ended: Mutex::default(),
             has_ended: Condvar::new(),
         });
-        #[cfg(feature = "testing")]
-        if let Some((faults, text)) = faults {
-            crate::reports::report(&format!(
-                "faults on purpose in {}: {}={text}",
-                path.display(),
-                faults::VARIABLE
-            ));
-            shared.faults.set(Some(faults));
-        }
         let weak = Arc::downgrade(&shared);
         storage.latch().on_failure(move || Shared::wake_committer(&weak));
         let (directory, latch) = (Arc::new(directory), Arc::clone(storage.latch()));
         let resolver = Resolver::new(version);
         let committer = Committer::new(Arc::clone(&shared), storage, Arc::clone(&directory), resolver);
-        Ok((Engine { shared, directory, latch, committer: Mutex::default() }, committer))
+        (Engine { shared, directory, latch, committer: Mutex::default() }, committer)
     }
 
     /// Starts to use a storage. The first version is durable before any client sees it.
     fn begin(
         directory: &Directory,
         opened: Result<(storage::Storage, i64), OpenError>,
-    ) -> Result<(storage::Storage, Clock, i64, Option<i64>), OpenError> {
+    ) -> Result<Begun, OpenError> {
         let (storage, ceiling) = opened?;
-        let mut clock = Clock::new(ceiling, SystemTime::now(), Instant::now());
-        let (version, ceiling) = clock.begin_batch(Instant::now());
+        let mut clock = Clock::new(ceiling, baton::system_now(), baton::now());
+        let (version, ceiling) = clock.begin_batch(baton::now());
         let unusable = |source| OpenError::Storage { path: directory.data_file(), source };
         let first = storage::WriteBatch { version, ceiling, mutations: Vec::new() };
         storage.apply(first, Durability::Flushed).map_err(unusable)?;
@@ -140,7 +155,7 @@ impl Engine {
     /// A read view at a new read version.
     pub fn read(&self) -> ReadView {
         let mut views = self.shared.views.lock();
-        let view = views.read(Instant::now());
+        let view = views.read(baton::now());
         let wants_ceiling = views.clock().wants_ceiling();
         drop(views);
         if wants_ceiling {
@@ -154,12 +169,12 @@ impl Engine {
     /// does not reuse pages that later commits free. Fails with `OPERATION_FAILED` if there are
     /// `limits::MAX_PINNED_VIEWS` such views.
     pub fn pin(&self) -> Result<ReadView> {
-        self.shared.views.lock().pin(Instant::now())
+        self.shared.views.lock().pin(baton::now())
     }
 
     /// A read view at a version chosen by the client.
     pub fn read_at(&self, version: i64) -> Result<ReadView> {
-        let view = self.shared.views.lock().at(version, Instant::now())?;
+        let view = self.shared.views.lock().at(version, baton::now())?;
         Ok(view.with_faults(&self.shared.faults))
     }
 
@@ -182,7 +197,9 @@ impl Engine {
             return request.promise.complete(Err(Code::COMMIT_PROXY_MEMORY.into()));
         }
         drop(queue);
-        self.shared.work.notify_one();
+        if !mutant("commits-wake-nobody") {
+            self.shared.work.notify_one();
+        }
     }
 
     /// Waits for the engine's end, for at most `patience`.
@@ -232,7 +249,7 @@ impl Engine {
     /// Has the committer do all work that is left for idle times, and tells what the engine holds
     /// then. `None` if the engine has ended.
     pub fn holdings_at_rest(&self) -> Option<Holdings> {
-        let (sender, receiver) = std::sync::mpsc::channel();
+        let (sender, receiver) = baton::mpsc::sync_channel(1);
         {
             let mut queue = self.shared.queue.lock();
             if queue.closed {
@@ -249,7 +266,7 @@ impl Engine {
     }
     /// Stops versions from advancing with time, or lets them advance again.
     fn hold_versions(&self, held: bool) {
-        self.shared.views.lock().clock().hold(Instant::now(), held);
+        self.shared.views.lock().clock().hold(baton::now(), held);
     }
 
     /// Advances the version by this number.
@@ -436,7 +453,7 @@ mod tests {
             engine.await_end(Duration::from_secs(60)),
             Some(EngineEnd::Failed("a test says so".to_owned()))
         );
-        let much_later = Instant::now() + Duration::from_secs(3600);
+        let much_later = baton::now() + Duration::from_secs(3600);
         let version = engine.read().version;
         assert_eq!(engine.shared.views.lock().read(much_later).version, version, "they stand still");
         assert_eq!(answered(&engine), Err(NOT_STARTED.into()));

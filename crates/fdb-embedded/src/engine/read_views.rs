@@ -11,9 +11,9 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use baton::RwLock;
 use bytes::Bytes;
 use mutant::mutant;
-use parking_lot::RwLock;
 
 use super::clock::Clock;
 use super::faults::InstalledFaults;
@@ -71,7 +71,7 @@ impl ReadView {
 
     /// True if every read fails because the version is too old.
     pub fn is_expired(&self) -> bool {
-        Instant::now() > self.expires
+        baton::now() > self.expires
     }
 
     /// The value of a key.

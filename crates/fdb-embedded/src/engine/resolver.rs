@@ -130,6 +130,9 @@ impl Resolver {
             while self.bytes > self.max_bytes && self.window.len() > 1 {
                 self.forget_oldest();
             }
+            if mutant("conflicts-of-one-batch-kept") && self.window.len() > 1 {
+                self.bytes -= self.window.pop_front().map_or(0, |batch| batch.ranges.size());
+            }
         }
     }
 }

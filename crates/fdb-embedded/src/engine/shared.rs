@@ -1,10 +1,10 @@
 //! The state that the client's threads and the committer share.
 
+use baton::thread::ThreadId;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::thread::ThreadId;
 
-use parking_lot::{Condvar, Mutex};
+use baton::{Condvar, Mutex};
 
 use super::committer::CommitQueue;
 use super::faults::{GateQueue, InstalledFaults};

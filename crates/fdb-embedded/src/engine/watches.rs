@@ -1,11 +1,11 @@
 //! Armed watches: each waits for the value of its key to change.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound::{Excluded, Included};
 use std::sync::Arc;
 
+use baton::{Condvar, Mutex};
 use bytes::Bytes;
-use parking_lot::{Condvar, Mutex};
 
 use super::mutation::Mutation;
 use super::read_views::ReadView;
@@ -36,7 +36,7 @@ pub type WatchId = u64;
 
 #[derive(Debug, Default)]
 struct WatchTable {
-    by_key: BTreeMap<Vec<u8>, HashMap<WatchId, ArmedWatch>>,
+    by_key: BTreeMap<Vec<u8>, BTreeMap<WatchId, ArmedWatch>>,
     /// Bytes of all watches.
     bytes: usize,
     sequence: WatchId,
@@ -67,7 +67,7 @@ impl Watches {
     #[cfg(feature = "testing")]
     pub fn add_holdings(&self, holdings: &mut super::holdings::Holdings) {
         let table = self.table.lock();
-        holdings.watches = (table.by_key.values().map(HashMap::len).sum(), table.bytes);
+        holdings.watches = (table.by_key.values().map(BTreeMap::len).sum(), table.bytes);
     }
 }
 
@@ -112,7 +112,7 @@ impl Watches {
             let mut table = self.table.lock();
             let Some(armed) = table.by_key.get_mut(key) else { return };
             let differs = |_: &WatchId, one: &mut ArmedWatch| value.as_ref() != Ok(&one.baseline);
-            let ended: Vec<ArmedWatch> = armed.extract_if(differs).map(|(_, one)| one).collect();
+            let ended: Vec<ArmedWatch> = armed.extract_if(.., differs).map(|(_, one)| one).collect();
             if armed.is_empty() {
                 table.by_key.remove(key);
             }
@@ -183,6 +183,6 @@ impl Watches {
     /// The number of armed watches of `key`.
     #[cfg(test)]
     pub fn count(&self, key: &[u8]) -> usize {
-        self.table.lock().by_key.get(key).map_or(0, HashMap::len)
+        self.table.lock().by_key.get(key).map_or(0, BTreeMap::len)
     }
 }

@@ -3,11 +3,11 @@
 //! On one machine an answer takes less than a tenth of a millisecond, from a cluster some milliseconds. What suffers
 //! from that, such as a limit that is only used if others notice a free slot soon, shows with this delay.
 
+use baton::thread;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::fork::CloseOnFork;
@@ -62,7 +62,7 @@ fn take(mut from: &UnixStream, sender: &Sender<Parcel>, delay: Duration) {
     loop {
         // An error ends the connection, too.
         let read = from.read(&mut buffer).unwrap_or(0);
-        let is_over = sender.send((Instant::now() + delay, buffer[..read].to_vec())).is_err();
+        let is_over = sender.send((baton::now() + delay, buffer[..read].to_vec())).is_err();
         if is_over || read == 0 {
             return;
         }
@@ -71,7 +71,7 @@ fn take(mut from: &UnixStream, sender: &Sender<Parcel>, delay: Duration) {
 
 fn hand_over(mut to: &UnixStream, receiver: &Receiver<Parcel>) {
     for (due, bytes) in receiver {
-        thread::sleep(due.saturating_duration_since(Instant::now()));
+        thread::sleep(due.saturating_duration_since(baton::now()));
         if bytes.is_empty() || to.write_all(&bytes).is_err() {
             break;
         }
@@ -89,7 +89,7 @@ mod tests {
         let (socket, mut peer) = UnixStream::pair().unwrap();
         let delay = Duration::from_millis(30);
         let mut near: UnixStream = delayed(CloseOnFork::from(socket), delay).unwrap().try_clone().unwrap();
-        let began = Instant::now();
+        let began = baton::now();
         let mut bytes = [0; 5];
         for _ in 0..2 {
             near.write_all(b"there").unwrap();
@@ -100,7 +100,7 @@ mod tests {
         assert!(began.elapsed() >= 4 * delay);
         assert_eq!(&bytes, b"there");
         // Many at a time take as long as one.
-        let began = Instant::now();
+        let began = baton::now();
         (0..100).for_each(|_| near.write_all(&bytes).unwrap());
         near.shutdown(Shutdown::Write).unwrap();
         let mut all = Vec::new();

@@ -1,5 +1,6 @@
 //! The guest's side of the connection to the host.
 
+use baton::thread;
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -7,11 +8,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use baton::Mutex;
 use bytes::Bytes;
-use parking_lot::Mutex;
 
 use super::address;
 use super::commit::{CommitBase, CommitMessage};
@@ -419,7 +419,7 @@ impl Guest {
 /// Reads the host's first message, and waits up to `patience` for it.
 fn await_welcome(socket: &UnixStream, patience: Duration) -> Result<(), ConnectError> {
     let mut frames = Frames::new(socket);
-    let response = match frames.next_by(Instant::now() + patience) {
+    let response = match frames.next_by(baton::now() + patience) {
         Ok(Some(frame)) => {
             Response::decode(frame).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?
         }

@@ -1,15 +1,15 @@
 //! The host's side: listens in the directory and accepts guests.
 
+use baton::thread::{self, JoinHandle};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use parking_lot::Mutex;
+use baton::Mutex;
 use rustix::event::{PollFd, PollFlags};
 
 use super::address;
@@ -53,7 +53,7 @@ impl Drop for SessionGuard {
         let left = self.guests.lock().serving.as_mut().and_then(|serving| serving.remove(&self.id));
         // A host that is stopping closes the connection itself, after the last responses.
         if left.is_some() {
-            self.outbox.drain(Instant::now() + DRAIN_TIMEOUT);
+            self.outbox.drain(baton::now() + DRAIN_TIMEOUT);
             self.outbox.close();
         }
     }
@@ -166,7 +166,7 @@ pub(super) struct DrainingConnections {
 
 impl Drop for DrainingConnections {
     fn drop(&mut self) {
-        let deadline = Instant::now() + DRAIN_TIMEOUT;
+        let deadline = baton::now() + DRAIN_TIMEOUT;
         for outbox in &self.outboxes {
             outbox.drain(deadline);
             outbox.close();

@@ -3,12 +3,12 @@
 //! Without this, a host that accepts no commits would keep the lock, and no process could use the
 //! directory until that host ends.
 
+use baton::thread;
 use std::io;
 use std::sync::{Arc, Weak};
-use std::thread;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use baton::Mutex;
 
 use super::{Link, Role};
 use crate::engine::{Engine, EngineEnd};

@@ -40,16 +40,16 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+use baton::thread;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock, Weak};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use baton::{Mutex, RwLock};
 use bytes::Bytes;
 use mutant::mutant;
-use parking_lot::{Mutex, RwLock};
 
 use attempt::{AttemptError, NewRole, RetryPolicy};
 use guest::{ConnectError, Guest};
@@ -131,7 +131,7 @@ impl Link {
         if fork::is_forked() {
             return Err(OpenError::Forked(ForkedError));
         }
-        let (lock, deadline) = (open_lock(path), Instant::now() + OPENING_PATIENCE);
+        let (lock, deadline) = (open_lock(path), baton::now() + OPENING_PATIENCE);
         loop {
             let mine = lock.lock();
             let found = lookup(&OPEN.lock(), path);
@@ -149,7 +149,7 @@ impl Link {
             drop(mine);
             let Err(error) = opened else { return opened.map_err(|error| error.error) };
             let is_held = matches!(error.error, OpenError::Held { .. });
-            if !is_held || Instant::now() >= deadline {
+            if !is_held || baton::now() >= deadline {
                 return Err(error.error);
             }
             thread::sleep(attempt::FIRST_RETRY_DELAY);
@@ -435,14 +435,14 @@ pub enum Answer {
 
 /// Connects to the host of a directory, and waits up to `patience` until it listens and answers.
 pub fn probe(directory: &Path, patience: Duration) -> Answer {
-    let deadline = Instant::now() + patience;
+    let deadline = baton::now() + patience;
     loop {
-        match Guest::connect(directory, deadline.saturating_duration_since(Instant::now())) {
+        match Guest::connect(directory, deadline.saturating_duration_since(baton::now())) {
             Ok(guest) => {
                 guest.close();
                 return Answer::Answers;
             }
-            Err(ConnectError::Absent) if Instant::now() < deadline => {
+            Err(ConnectError::Absent) if baton::now() < deadline => {
                 thread::sleep(attempt::FIRST_RETRY_DELAY);
             }
             Err(ConnectError::Absent) => return Answer::Absent,

@@ -9,8 +9,8 @@ use std::ops::Bound::{Excluded, Included};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use baton::Mutex;
 use bytes::Bytes;
-use parking_lot::Mutex;
 
 use super::guest::Guest;
 use crate::error::{Code, Result};

@@ -5,10 +5,10 @@ use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use baton::Mutex;
 use bytes::Bytes;
-use parking_lot::Mutex;
 
 use super::commit::{CommitBase, CommitMessage};
 use super::message::{PROTOCOL, Request, Response, ViewVersion};
@@ -77,7 +77,7 @@ impl GuestSession {
     /// Serves requests until the guest closes the connection or violates the protocol.
     pub(super) fn run(&mut self, socket: &UnixStream) -> Result<(), SessionError> {
         let mut frames = Frames::new(socket);
-        let first = frames.next_by(Instant::now() + HELLO_TIMEOUT).map_err(|error| match error.kind() {
+        let first = frames.next_by(baton::now() + HELLO_TIMEOUT).map_err(|error| match error.kind() {
             ErrorKind::WouldBlock => SessionError::NoGreeting,
             _ => error.into(),
         })?;

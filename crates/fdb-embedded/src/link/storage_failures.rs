@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn failure_backoff_is_bounded_and_resets_after_recovery() {
-        let (mut storage_failures, mut now) = (StorageFailures::default(), Instant::now());
+        let (mut storage_failures, mut now) = (StorageFailures::default(), baton::now());
         let mut pauses = Vec::new();
         for _ in 0..40 {
             pauses.push(storage_failures.add(now));

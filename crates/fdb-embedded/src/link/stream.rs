@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use baton::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
@@ -101,7 +101,7 @@ impl<'s> Frames<'s> {
                 self.buffer.resize(room.min(2 * self.end), 0);
             }
             if let Some(deadline) = self.deadline {
-                let left = deadline.saturating_duration_since(Instant::now());
+                let left = deadline.saturating_duration_since(baton::now());
                 if left.is_zero() {
                     return Err(ErrorKind::WouldBlock.into());
                 }

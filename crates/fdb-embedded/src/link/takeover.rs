@@ -1,12 +1,12 @@
 //! Takeover: this process becomes the host or a guest, at first and whenever the host goes away.
 
+use baton::thread;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use parking_lot::Mutex;
+use baton::Mutex;
 
 use super::attempt::{AttemptError, FIRST_RETRY_DELAY, NewRole, RetryPolicy, attempt, is_shortage};
 use super::guest::ConnectionEvents;
@@ -154,7 +154,7 @@ impl Link {
     pub(super) fn note_storage_failure(&self) -> Duration {
         let (pause, is_often) = {
             let mut storage_failures = self.storage_failures.lock();
-            (storage_failures.add(Instant::now()), storage_failures.count > MAX_FAILURES)
+            (storage_failures.add(baton::now()), storage_failures.count > MAX_FAILURES)
         };
         if is_often {
             self.fail(Code::IO_ERROR);

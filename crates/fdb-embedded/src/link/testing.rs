@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::Link;
 use crate::engine::Engine;
@@ -98,13 +98,13 @@ impl ProcessHoldings {
     /// what they worked for.
     #[must_use]
     pub fn await_none(patience: Duration) -> ProcessHoldings {
-        let deadline = Instant::now() + patience;
+        let deadline = baton::now() + patience;
         loop {
             let now = ProcessHoldings::now();
-            if now == ProcessHoldings::default() || Instant::now() >= deadline {
+            if now == ProcessHoldings::default() || baton::now() >= deadline {
                 return now;
             }
-            std::thread::sleep(LOOK_AGAIN);
+            baton::thread::sleep(LOOK_AGAIN);
         }
     }
 }

@@ -85,9 +85,9 @@ impl Busy {
 }
 
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + SOON;
+    let deadline = baton::now() + SOON;
     while !is_so() {
-        assert!(Instant::now() < deadline, "not in good time: {what}");
+        assert!(baton::now() < deadline, "not in good time: {what}");
         thread::yield_now();
     }
 }

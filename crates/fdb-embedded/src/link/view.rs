@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use baton::Mutex;
 use bytes::Bytes;
-use parking_lot::Mutex;
 
 use super::remote::{Continuation, Fetch, RemoteView};
 use crate::engine;

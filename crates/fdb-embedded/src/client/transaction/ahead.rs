@@ -63,7 +63,8 @@ impl TransactionState {
         since: Option<Instant>,
         read: impl FnOnce(&mut TransactionState) -> Result<T>,
     ) -> Result<T> {
-        self.ahead.is_impatient = since.is_some_and(|since| since.elapsed() >= PATIENCE);
+        self.ahead.is_impatient =
+            since.is_some_and(|since| baton::now().saturating_duration_since(since) >= PATIENCE);
         self.ahead.is_awaited = false;
         read(self)
     }
@@ -76,5 +77,5 @@ impl TransactionState {
 
 /// Runs a read again after a delay.
 pub(super) fn retry_later(again: Box<dyn FnOnce() + Send>) {
-    network::schedule(Instant::now() + PAUSE, again);
+    network::schedule(baton::now() + PAUSE, again);
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use baton::MutexGuard;
 use bytes::Bytes;
-use parking_lot::MutexGuard;
 
 use super::pending_watch::{Baseline, PendingWatch};
 use super::sent::Sent;

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Mutex, MutexGuard};
+use baton::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use super::database::Database;
@@ -151,7 +151,7 @@ impl TransactionState {
     fn new(options: TransactionOptions) -> TransactionState {
         TransactionState {
             options,
-            created: Instant::now(),
+            created: baton::now(),
             phase: Phase::Open,
             dead: None,
             deferred: None,
@@ -201,7 +201,7 @@ impl TransactionState {
 
     /// Fails if the transaction was cancelled or has timed out.
     fn check_alive(&mut self) -> Result<()> {
-        if self.dead.is_none() && self.deadline().is_some_and(|deadline| Instant::now() >= deadline) {
+        if self.dead.is_none() && self.deadline().is_some_and(|deadline| baton::now() >= deadline) {
             self.dead = Some(Code::TRANSACTION_TIMED_OUT);
         }
         self.dead.map_or(Ok(()), Err)

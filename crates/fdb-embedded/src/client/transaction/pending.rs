@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use parking_lot::MutexGuard;
+use baton::MutexGuard;
 
 use super::{Transaction, TransactionState, ahead};
 use crate::client::write_map::WriteMap;
@@ -107,7 +107,7 @@ impl Transaction {
         let suspended = SuspendedRead {
             read,
             future,
-            since: Instant::now(),
+            since: baton::now(),
             generation: self.generation.load(Ordering::Acquire),
             writes: state.kept_writes(sees),
             options: state.options.clone(),

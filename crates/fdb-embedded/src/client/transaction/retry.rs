@@ -31,7 +31,7 @@ impl Transaction {
                 }
                 let waiting = Arc::clone(&future);
                 network::schedule(
-                    Instant::now() + delay,
+                    baton::now() + delay,
                     Box::new(move || {
                         waiting.complete(Ok(Output::Void));
                     }),

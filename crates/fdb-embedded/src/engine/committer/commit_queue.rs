@@ -19,7 +19,7 @@ pub(in crate::engine) struct CommitQueue {
     pub(in crate::engine) closed: bool,
     /// Tests that ask what the engine holds.
     #[cfg(feature = "testing")]
-    pub(in crate::engine) examiners: Vec<std::sync::mpsc::Sender<crate::engine::holdings::Holdings>>,
+    pub(in crate::engine) examiners: Vec<baton::mpsc::SyncSender<crate::engine::holdings::Holdings>>,
     /// Called by the committer last, when the directory is unlocked.
     pub(in crate::engine) on_closed: Vec<Box<dyn FnOnce() + Send>>,
 }
@@ -74,7 +74,7 @@ impl CommitQueue {
     /// Takes the tests that ask what the engine holds.
     pub(in crate::engine::committer) fn take_examiners(
         &mut self,
-    ) -> Vec<std::sync::mpsc::Sender<crate::engine::holdings::Holdings>> {
+    ) -> Vec<baton::mpsc::SyncSender<crate::engine::holdings::Holdings>> {
         std::mem::take(&mut self.examiners)
     }
 }

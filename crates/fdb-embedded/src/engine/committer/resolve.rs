@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use super::{CommitFailure, CommitPromise, CommitRequest, Committed, Committer};
+use mutant::mutant;
+
 use crate::engine::faults::Fault;
 use crate::engine::mutation::Mutation;
 use crate::engine::resolver::ConflictCheck;
@@ -42,6 +44,10 @@ impl Committer {
             let fault = request.fault.unwrap_or_else(|| self.shared.faults.commit());
             let refusal = self.refusal(&request, fault).or_else(|| self.space_refusal(&request));
             if let Some(failure) = refusal {
+                if mutant("refused-commits-are-written") {
+                    let stamp = Committed { version, order: u16::MAX }.stamp();
+                    batch.mutations.extend(request.mutations.into_iter().map(|it| it.stamped(stamp)));
+                }
                 batch.refused.push((failure, request.promise));
                 continue;
             }
@@ -51,9 +57,12 @@ impl Committer {
             if let Fault::Slow(delay) = fault {
                 batch.delay = batch.delay.max(delay);
             }
-            let order = u16::try_from(batch.accepted.len()).expect("MAX_BATCH_TRANSACTIONS is below 65536");
+            let order = if mutant("one-order-for-a-batch") { 0 } else { batch.accepted.len() };
+            let order = u16::try_from(order).expect("MAX_BATCH_TRANSACTIONS is below 65536");
             let committed = Committed { version, order };
-            self.resolver.add_writes(request.writes);
+            if !mutant("conflicts-of-a-batch-unseen") {
+                self.resolver.add_writes(request.writes);
+            }
             for mutation in request.mutations {
                 let is_stamped_key = matches!(mutation, Mutation::StampedKey { .. });
                 let mutation = mutation.stamped(committed.stamp());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
+use baton::Mutex;
 
 use crate::engine::committer::CommitRequest;
 use crate::future::Future;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
+use baton::Mutex;
 
 use super::{Fault, Faults};
 use crate::error::Result;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::SystemTime;
 
 use checked_pages::sim::SplitMix;
 
@@ -81,8 +80,8 @@ fn run(seed: u64) {
     let mut random = SplitMix(seed);
     let dir = tempfile::tempdir().unwrap();
     let storage = storage(dir.path());
-    let mut now = Instant::now();
-    let clock = Clock::new(0, SystemTime::now(), now);
+    let mut now = baton::now();
+    let clock = Clock::new(0, baton::system_now(), now);
     let mut views = ReadViews::new(clock, storage.superversion());
     let mut model = Model::new();
     // Every version that was ever given out, when, and what was there; and the views that are held.
@@ -143,8 +142,8 @@ fn every_version_of_the_last_five_seconds_can_be_read() {
 fn a_snapshot_held_for_long_is_released_and_its_view_still_reads() {
     let dir = tempfile::tempdir().unwrap();
     let storage = storage(dir.path());
-    let now = Instant::now();
-    let mut views = ReadViews::new(Clock::new(0, SystemTime::now(), now), storage.superversion());
+    let now = baton::now();
+    let mut views = ReadViews::new(Clock::new(0, baton::system_now(), now), storage.superversion());
     let view = views.read(now);
     for round in 1..=3 {
         let (version, ceiling) = views.clock().begin_batch(now);
@@ -163,8 +162,8 @@ fn a_snapshot_held_for_long_is_released_and_its_view_still_reads() {
 fn pinned_views_are_limited_and_read_until_the_files_are_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let storage = storage(dir.path());
-    let mut now = Instant::now();
-    let mut views = ReadViews::new(Clock::new(0, SystemTime::now(), now), storage.superversion());
+    let mut now = baton::now();
+    let mut views = ReadViews::new(Clock::new(0, baton::system_now(), now), storage.superversion());
     let write = |views: &mut ReadViews, now, round: u8| {
         let (version, ceiling) = views.clock().begin_batch(now);
         let set = Mutation::Set { key: b"k".to_vec(), value: vec![round] };
@@ -197,8 +196,8 @@ fn pinned_views_are_limited_and_read_until_the_files_are_replaced() {
 fn a_pinned_view_is_lost_when_the_disk_needs_its_space_and_not_before() {
     let dir = tempfile::tempdir().unwrap();
     let storage = storage(dir.path());
-    let mut now = Instant::now();
-    let mut views = ReadViews::new(Clock::new(0, SystemTime::now(), now), storage.superversion());
+    let mut now = baton::now();
+    let mut views = ReadViews::new(Clock::new(0, baton::system_now(), now), storage.superversion());
     let mut written = 0_u64;
     // Time passes too, so that no undo log leads back to what was there.
     let mut write = |views: &mut ReadViews, now: &mut Instant, bytes: u64| {
@@ -234,8 +233,8 @@ fn a_pinned_view_is_lost_when_the_disk_needs_its_space_and_not_before() {
 fn a_view_of_an_old_version_keeps_no_forgotten_history() {
     let dir = tempfile::tempdir().unwrap();
     let storage = storage(dir.path());
-    let now = Instant::now();
-    let mut views = ReadViews::new(Clock::new(0, SystemTime::now(), now), storage.superversion());
+    let now = baton::now();
+    let mut views = ReadViews::new(Clock::new(0, baton::system_now(), now), storage.superversion());
     let first = views.read(now).version;
     let publish = |views: &mut ReadViews, is_too_much: bool| {
         let (version, ceiling) = views.clock().begin_batch(now);
@@ -265,8 +264,8 @@ fn a_view_of_an_old_version_keeps_no_forgotten_history() {
 fn an_open_transaction_keeps_no_memory_of_a_state_that_it_cannot_read_any_more() {
     let dir = tempfile::tempdir().unwrap();
     let storage = storage(dir.path());
-    let now = Instant::now();
-    let mut views = ReadViews::new(Clock::new(0, SystemTime::now(), now), storage.superversion());
+    let now = baton::now();
+    let mut views = ReadViews::new(Clock::new(0, baton::system_now(), now), storage.superversion());
     let write = |views: &mut ReadViews| {
         let (version, ceiling) = views.clock().begin_batch(now);
         let set = Mutation::Set { key: b"k".to_vec(), value: vec![1] };
@@ -292,8 +291,8 @@ fn an_open_transaction_keeps_no_memory_of_a_state_that_it_cannot_read_any_more()
 fn memory_that_nothing_reads_any_more_is_handed_out_and_not_freed_under_the_lock() {
     let dir = tempfile::tempdir().unwrap();
     let storage = storage(dir.path());
-    let mut now = Instant::now();
-    let mut views = ReadViews::new(Clock::new(0, SystemTime::now(), now), storage.superversion());
+    let mut now = baton::now();
+    let mut views = ReadViews::new(Clock::new(0, baton::system_now(), now), storage.superversion());
     let write = |views: &mut ReadViews, now| {
         let memtable = Arc::downgrade(&storage.superversion().active_memtable());
         let (version, ceiling) = views.clock().begin_batch(now);
@@ -322,8 +321,8 @@ fn memory_that_nothing_reads_any_more_is_handed_out_and_not_freed_under_the_lock
 fn a_read_that_fails_after_the_directory_was_closed_is_too_old_and_not_damage() {
     let dir = tempfile::tempdir().unwrap();
     let storage = storage(dir.path());
-    let now = Instant::now();
-    let mut views = ReadViews::new(Clock::new(0, SystemTime::now(), now), storage.superversion());
+    let now = baton::now();
+    let mut views = ReadViews::new(Clock::new(0, baton::system_now(), now), storage.superversion());
     let view = views.read(now);
     let damaged = || StorageError::Foreign;
     assert_eq!(view.read(|_| Err::<(), _>(damaged())), Err(damaged().code()));

@@ -1,7 +1,6 @@
 //! The clock, randomness and flusher of storage. The simulation replaces them.
 
 use std::fmt::Debug;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
@@ -27,11 +26,11 @@ pub struct SystemEnv;
 
 impl StorageEnv for SystemEnv {
     fn now(&self) -> Instant {
-        Instant::now()
+        baton::now()
     }
 
     fn random(&self) -> u64 {
-        RandomState::new().build_hasher().finish()
+        baton::random()
     }
 
     fn start_flusher(&self, tree: &Arc<Tree>) -> io::Result<Box<dyn MemtableFlusher>> {

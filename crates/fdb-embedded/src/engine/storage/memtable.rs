@@ -7,9 +7,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound::{Excluded, Included};
 
+use baton::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use bytes::Bytes;
 use mutant::bound;
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use smallvec::SmallVec;
 
 use crate::rows::Direction;

@@ -1,10 +1,10 @@
 //! The flusher: a thread that writes memtables to redb while the committer continues.
 
+use baton::mpsc::{Receiver, SyncSender, sync_channel};
+use baton::thread::{self, JoinHandle};
 use std::fmt::Debug;
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::{self, JoinHandle};
 
 use super::batch::WriteBatch;
 use super::error::StorageError;
@@ -83,7 +83,7 @@ impl MemtableFlusher for FlusherThread {
     }
 
     fn poll(&mut self) -> Option<Result<FlushedTree, StorageError>> {
-        use std::sync::mpsc::TryRecvError;
+        use baton::mpsc::TryRecvError;
         match self.done.try_recv() {
             Ok(applied) => Some(applied),
             Err(TryRecvError::Empty) => None,

@@ -35,9 +35,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use baton::Mutex;
 use checked_pages::{Disk, FailureSink, OpenError, Overlay, Pages, RewritingDisk};
 use mutant::mutant;
-use parking_lot::Mutex;
 
 use crate::files::{RESERVE_FILE, create_file, private_options};
 use crate::fork::CloseOnFork;
@@ -140,6 +140,21 @@ impl Storage {
         )?;
         storage.is_read_only = true;
         Ok((storage, ceiling))
+    }
+
+    /// Opens these disks, which a simulation has made. An empty one gets its tables first.
+    #[cfg(test)]
+    pub fn open_disks<D: Disk + Clone>(data: &D, log: Box<dyn Disk>) -> Result<(Storage, i64), StorageError> {
+        let latch = Arc::new(FailureLatch::new(Path::new("sim")));
+        if data.len().is_ok_and(|len| len == 0) {
+            let pages = Pages::create(Box::new(data.clone()), latch.clone());
+            Tree::open(pages, Arc::clone(&latch), || ())?.create_tables()?;
+        }
+        let pages = open_pages(Box::new(data.clone()), &latch)?;
+        // So short that it is filled, and grows, within a few batches.
+        let bounds = LogBounds { first: 16 << 10, step: 16 << 10, most: 96 << 10 };
+        let log_latch = Arc::new(latch.for_file(Path::new("log")));
+        Storage::open_with(pages, latch, &log_latch, bounds, Box::new(SystemEnv), |_| Ok(log))
     }
 
     fn open_with(

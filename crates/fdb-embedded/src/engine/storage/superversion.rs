@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use baton::RwLock;
 use mutant::mutant;
-use parking_lot::RwLock;
 
 use super::error::StorageError;
 use super::memtable::Memtable;

@@ -1,6 +1,6 @@
 use super::*;
+use baton::thread;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 fn frame(frame: &mut Vec<u8>) {
@@ -19,7 +19,7 @@ fn drain_waits_for_frames_handed_to_the_writer() {
     let (writer, closer) = (Arc::clone(&outbox), Arc::clone(&outbox));
     let writer = thread::spawn(move || writer.run_writer());
     let closer = thread::spawn(move || {
-        closer.drain(Instant::now() + Duration::from_secs(60));
+        closer.drain(baton::now() + Duration::from_secs(60));
         closer.close();
     });
     let mut frames = Frames::new(&theirs);
@@ -39,7 +39,7 @@ fn drain_stops_at_its_deadline_if_the_peer_does_not_read() {
     (0..100).for_each(|_| outbox.push(frame).unwrap());
     let writer = Arc::clone(&outbox);
     let writer = thread::spawn(move || writer.run_writer());
-    outbox.drain(Instant::now() + Duration::from_millis(50));
+    outbox.drain(baton::now() + Duration::from_millis(50));
     outbox.close();
     writer.join().unwrap();
 }
@@ -76,7 +76,7 @@ fn read_deadline_covers_the_whole_frame() {
             thread::sleep(Duration::from_millis(50));
         }
     });
-    let began = Instant::now();
+    let began = baton::now();
     let late = Frames::new(&ours).next_by(began + Duration::from_millis(300)).map(drop).unwrap_err();
     assert_eq!(late.kind(), ErrorKind::WouldBlock);
     assert!(began.elapsed() < Duration::from_secs(25), "{:?}", began.elapsed());

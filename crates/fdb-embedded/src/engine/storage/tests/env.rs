@@ -34,7 +34,7 @@ pub struct SimEnv {
 
 impl SimEnv {
     pub fn new() -> SimEnv {
-        SimEnv { began: Instant::now(), elapsed: Mutex::default() }
+        SimEnv { began: baton::now(), elapsed: Mutex::default() }
     }
 }
 
