@@ -1,7 +1,7 @@
 //! Locks, threads and time, which a simulation can take over.
 //!
 //! Without the feature `simulation` these are `parking_lot`'s locks, and the threads, channels and clocks of the standard library. With it they are the same for a
-//! thread that belongs to no simulation. In a [simulation](simulate) exactly one thread runs, the one that has the *baton*. Wherever a thread may wait or wake another
+//! thread that belongs to no simulation. In a simulation exactly one thread runs, the one that has the *baton*. Wherever a thread may wait or wake another
 //! one, a seed decides who has the baton next; and when all wait, the time jumps to the first moment that one waits for. So a seed is the same run each time.
 //!
 //! The code under test is written with threads and blocking calls as usual. It must use this crate for all that makes it wait, and must not let the order of a
